@@ -1,0 +1,1 @@
+//! What a user of the operator sees, asserted on a real cluster.
