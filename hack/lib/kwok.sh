@@ -1,0 +1,3 @@
+# Simulated nodes. Sourced.
+# shellcheck shell=bash
+kwok_nodes() { die "not yet"; }
