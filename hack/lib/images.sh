@@ -48,73 +48,42 @@ make_pause() {
   rm -rf "$dir"
 }
 
-# ---- Open MPI worker ----
+# ---- operator ----
 
-openmpi_archive() {
-  local recipe="$REPO/images/openmpi" files=()
-  mapfile -t files < <(find "$recipe" -type f | LC_ALL=C sort)
-  # This file is part of the recipe as well.
-  echo "$CACHE/images/openmpi-$DEBIAN_SUITE-$(hash_of "${files[@]}" "$HACK/lib/images.sh").tar"
-}
+OPERATOR_IMAGE=mpioperator/mpi-operator
+OPERATOR_ARCHIVE="${CARGO_TARGET_DIR:-$REPO/target}/image/mpi-operator.tar"
 
-# The unpacked packages change far less often than what is put on top of them.
-openmpi_base() {
-  echo "$CACHE/images/openmpi-base-$DEBIAN_SUITE-$(hash_of "$REPO/images/openmpi/packages.txt").rootfs.tar"
-}
+# The tag is made from the content, so that a new build is a new tag and a Deployment
+# really rolls over to it. The last one made stands in a file beside the archive.
+operator_tag() { cat "$OPERATOR_ARCHIVE.tag" 2>/dev/null || die "there is no operator image: make image"; }
 
-in_root() { # DIR COMMAND...: with nothing of the caller's environment
-  local dir=$1
-  shift
-  env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C DEBIAN_FRONTEND=noninteractive chroot "$dir" "$@"
-}
-
-make_openmpi() {
-  local output
-  output=$(openmpi_archive)
-  [[ -f $output ]] && return 0
-  ((EUID == 0)) || die "the worker image is made with debootstrap, which needs root (or use images/openmpi/Containerfile with docker)"
-  need_programs debootstrap=debootstrap
-  local log="$CACHE/log/image-openmpi.log" started=$SECONDS dir
-  mkdir -p "$CACHE/images" "$CACHE/tmp" "$CACHE/log"
-  dir=$(mktemp -d "$CACHE/tmp/openmpi.XXXXXX")
-  say "making the Open MPI image from Debian packages (first time only)"
-  if ! openmpi_steps "$dir" "$output" >"$log" 2>&1 </dev/null; then
-    show_log "$log"
-    rm -rf "$dir"
-    die "could not make the Open MPI image"
+make_operator() {
+  local target binary dir tag log="$CACHE/log/image-operator.log" started=$SECONDS
+  command -v cargo >/dev/null || die "cargo is missing: install Rust (rustup.rs)"
+  need_programs cc=build-essential
+  target=$(rustc -vV | sed -n 's/^host: //p')
+  binary="${CARGO_TARGET_DIR:-$REPO/target}/$target/release/mpi-operator"
+  mkdir -p "$CACHE/log" "$CACHE/tmp" "${OPERATOR_ARCHIVE%/*}"
+  say "building the operator (release, static)"
+  # Static, so that the image holds one file: no shell, no libraries to keep patched.
+  # With --target the flags reach the program only, not build scripts or other builds.
+  if ! (cd "$REPO" && RUSTFLAGS="-C target-feature=+crt-static" \
+    cargo build --release --locked --package mpi-operator --bin mpi-operator --target "$target") >"$log" 2>&1 </dev/null; then
+    show_log "$log" 40
+    die "the operator does not build"
   fi
+  tag="dev-$(hash_of "$binary")"
+  if [[ -f $OPERATOR_ARCHIVE && $(cat "$OPERATOR_ARCHIVE.tag" 2>/dev/null) == "$tag" ]]; then
+    say "the operator image is up to date: $OPERATOR_IMAGE:$tag"
+    return 0
+  fi
+  dir=$(mktemp -d "$CACHE/tmp/operator.XXXXXX")
+  install -D -m 0755 "$binary" "$dir/root/opt/mpi-operator"
+  chown -R 0:0 "$dir/root" 2>/dev/null || true # not root: kind, where owners do not matter
+  pack "$dir/root" "$dir/layer.tar"
+  write_archive "$OPERATOR_ARCHIVE" "$dir/layer.tar" '{"Entrypoint":["/opt/mpi-operator"],"User":"65532:65532"}' \
+    "$OPERATOR_IMAGE:dev" "$OPERATOR_IMAGE:$tag"
+  echo "$tag" >"$OPERATOR_ARCHIVE.tag"
   rm -rf "$dir"
-  say "made the Open MPI image in $((SECONDS - started)) s"
-}
-
-# Called where a failing command must not be hidden by "if": each step is chained.
-openmpi_steps() { # DIR OUTPUT
-  local dir=$1 output=$2 recipe="$REPO/images/openmpi" base include
-  base=$(openmpi_base)
-  if [[ ! -f $base ]]; then
-    include=$(paste -sd, "$recipe/packages.txt")
-    debootstrap --variant=minbase --include="$include" "$DEBIAN_SUITE" "$dir/base" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} &&
-      pack "$dir/base" "$base.tmp" &&
-      mv "$base.tmp" "$base" &&
-      mv "$dir/base" "$dir/root" || return 1
-  else
-    mkdir "$dir/root" && tar --xattrs --numeric-owner -C "$dir/root" -xpf "$base" || return 1
-  fi
-  # The program is compiled in a copy, so that no compiler ends up in the image.
-  # shellcheck disable=SC2046  # one word per package is meant
-  cp -a "$dir/root" "$dir/build" &&
-    cp /etc/resolv.conf "$dir/build/etc/resolv.conf" &&
-    cp "$recipe/pi.c" "$dir/build/tmp/pi.c" &&
-    in_root "$dir/build" apt-get update &&
-    in_root "$dir/build" apt-get install -y --no-install-recommends $(cat "$recipe/build-packages.txt") &&
-    in_root "$dir/build" mpicc -O2 -Wall -o /tmp/pi /tmp/pi.c &&
-    cp -r "$recipe/rootfs/." "$dir/root/" &&
-    install -m 0755 "$recipe/setup.sh" "$dir/root/setup.sh" &&
-    in_root "$dir/root" sh /setup.sh &&
-    install -m 0755 -o 1000 -g 1000 "$dir/build/tmp/pi" "$dir/root/home/mpiuser/pi" &&
-    rm -f "$dir/root/etc/resolv.conf" "$dir/root/etc/hostname" &&
-    pack "$dir/root" "$dir/layer.tar" &&
-    write_archive "$output" "$dir/layer.tar" \
-      '{"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin","OMPI_ALLOW_RUN_AS_ROOT=1","OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"],"WorkingDir":"/home/mpiuser","Cmd":["/bin/sh"]}' \
-      mpi-operator/openmpi:dev mpioperator/mpi-pi:openmpi
+  say "made $OPERATOR_IMAGE:$tag in $((SECONDS - started)) s"
 }

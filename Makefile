@@ -1,0 +1,62 @@
+# Every task of this repository. "make" alone lists them.
+# What a target needs and the machine lacks, hack/ installs or names.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CRD := manifests/base/kubeflow.org_mpijobs.yaml
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Start here
+.PHONY: demo test
+demo: ## a cluster, the operator in it, an MPIJob followed to its end
+	@hack/demo.sh
+test: ## all checks: lint, generated files, unit tests, end-to-end tests on the local cluster
+	@hack/test.sh
+
+##@ Cluster
+.PHONY: cluster cluster-down cluster-status kubeconfig
+cluster: ## bring up the local Kubernetes cluster (CLUSTER=kind: with kind)
+	@hack/cluster.sh up
+cluster-down: ## remove it and all that it left
+	@hack/cluster.sh down
+cluster-status: ## its parts and nodes
+	@hack/cluster.sh status
+kubeconfig: ## print the path of its kubeconfig (make -s kubeconfig)
+	@hack/cluster.sh kubeconfig
+
+##@ Images
+.PHONY: image worker-images deploy
+image: ## the operator's image, as a docker archive
+	@hack/images.sh operator
+worker-images: ## the Open MPI image of examples and tests, as a docker archive
+	@hack/images.sh openmpi
+deploy: cluster ## run this checkout's operator in the cluster
+	@hack/deploy.sh
+
+##@ Code
+.PHONY: fmt lint unit deny crd verify e2e
+fmt: ## format the code
+	@cargo fmt --all
+lint: ## formatting, clippy, shellcheck
+	@hack/need.sh cc=build-essential shellcheck=shellcheck
+	@cargo fmt --all --check
+	@cargo clippy --locked --workspace --all-targets -- --deny warnings
+	@shellcheck --external-sources hack/*.sh hack/k8s/*.sh images/openmpi/setup.sh .ci/run
+unit: ## the operator's tests that need no cluster
+	@hack/need.sh cc=build-essential
+	@cargo test --locked --package mpi-operator
+e2e: ## the end-to-end tests (one: hack/e2e.sh NAME)
+	@hack/e2e.sh
+crd: ## write the CRD from the types
+	@cargo run --quiet --locked --bin crdgen > $(CRD).tmp && mv $(CRD).tmp $(CRD)
+verify: ## fail if a generated file is not what its generator writes
+	@cargo run --quiet --locked --bin crdgen | diff -u $(CRD) - \
+	  || { echo "error: $(CRD) is not what the types say. Run: make crd" >&2; exit 1; }
+deny: ## licences, duplicate and banned crates (installs cargo-deny into the cache)
+	@hack/deny.sh

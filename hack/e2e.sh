@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# The end-to-end tests (crate e2e) on the local cluster, against the operator of this
+# checkout running as a Deployment. Arguments go to the test program, as in
+#
+#   hack/e2e.sh pi_sample --nocapture
+#
+# After a failure the cluster stays as it is, to look at. In CI (CI=true) it is always
+# removed in the end, so that nothing goes on running.
+set -euo pipefail
+
+# shellcheck source=hack/lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+if [[ ${CI:-} == true ]]; then
+  trap '"$HACK/cluster.sh" down' EXIT
+fi
+
+"$HACK/cluster.sh" up
+"$HACK/cluster.sh" load "$("$HACK/images.sh" openmpi)"
+"$HACK/deploy.sh"
+
+export KUBECONFIG=$KUBECONFIG_FILE
+# What the tests may use besides the API: a lost node, the count of writes, kubectl itself.
+export MPI_E2E=1
+export MPI_E2E_KUBECONFIG=$KUBECONFIG_FILE
+export MPI_E2E_CLUSTER_SH="$HACK/cluster.sh"
+export MPI_E2E_AUDIT_LOG=$AUDIT_LOG
+MPI_E2E_KUBECTL=$("$HACK/cluster.sh" kubectl-path)
+export MPI_E2E_KUBECTL
+
+say "running the end-to-end tests"
+cd "$REPO"
+if ! cargo test --locked --package e2e -- "$@"; then
+  echo "---- operator log ----" >&2
+  "$HACK/cluster.sh" kubectl --namespace mpi-operator logs deployment/mpi-operator --tail 200 >&2 || true
+  echo "---- pods ----" >&2
+  "$HACK/cluster.sh" kubectl get pods --all-namespaces -o wide >&2 || true
+  [[ ${CI:-} == true ]] || echo "The cluster is still up: export KUBECONFIG=$KUBECONFIG_FILE" >&2
+  die "end-to-end tests failed"
+fi
