@@ -1,0 +1,305 @@
+//! Waiting, and the questions that tests ask of the history of a namespace.
+//!
+//! Nothing here retries into green: a wait ends at the first answer, and a job that has ended the
+//! other way ends the wait at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+
+use crate::history::{Change, Seen, live};
+use crate::mpi::{self, Condition, condition, is_ready, is_terminating};
+use crate::{LATER, Namespace, SOON};
+
+/// Asks `look` again and again until it has an answer. For what no watch shows.
+pub async fn poll<T>(
+    what: &str,
+    within: Duration,
+    mut look: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + within;
+    loop {
+        if let Some(found) = look()
+            .await
+            .with_context(|| format!("waiting for {what}"))?
+        {
+            return Ok(found);
+        }
+        if Instant::now() > deadline {
+            bail!("waited {} s in vain for {what}", within.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+/// Waiting for an MPIJob and its pods.
+impl Namespace {
+    /// The MPIJob when `look` is content with it.
+    pub async fn until_mpijob(
+        &self,
+        job: &str,
+        what: &str,
+        within: Duration,
+        mut look: impl FnMut(&DynamicObject) -> Result<bool>,
+    ) -> Result<DynamicObject> {
+        let what = format!("MPIJob {job}: {what}");
+        self.mpijobs
+            .until_live(&what, within, |all| match all.get(job) {
+                Some(object) if look(object)? => Ok(Some(object.clone())),
+                _ => Ok(None),
+            })
+            .await
+    }
+
+    /// The condition `type_` of MPIJob `job` once it has `status`.
+    pub async fn until_condition(&self, job: &str, type_: &str, status: &str) -> Result<Condition> {
+        let object = self
+            .until_mpijob(job, &format!("{type_}={status}"), SOON, |object| {
+                Ok(condition(object, type_).is_some_and(|c| c.status == status))
+            })
+            .await?;
+        condition(&object, type_).context("the condition was there a moment ago")
+    }
+
+    /// The MPIJob once it has Succeeded; an error at once if it Failed.
+    pub async fn until_succeeded(&self, job: &str) -> Result<DynamicObject> {
+        self.until_end(job, "Succeeded", "Failed", LATER).await
+    }
+
+    /// The MPIJob once it has Failed; an error at once if it Succeeded.
+    pub async fn until_failed(&self, job: &str) -> Result<DynamicObject> {
+        self.until_end(job, "Failed", "Succeeded", LATER).await
+    }
+
+    /// The MPIJob once condition `good` is True; an error at once if `bad` is.
+    pub async fn until_end(
+        &self,
+        job: &str,
+        good: &str,
+        bad: &str,
+        within: Duration,
+    ) -> Result<DynamicObject> {
+        self.until_mpijob(job, good, within, |object| {
+            if let Some(end) = condition(object, bad).filter(Condition::is_true) {
+                bail!("MPIJob {job} should end {good}, but is {bad}: {end:?}");
+            }
+            Ok(condition(object, good).is_some_and(|c| c.is_true()))
+        })
+        .await
+    }
+
+    /// The pods of the workers of `job` by index, once exactly `count` of them are live and Ready.
+    pub async fn until_workers_ready(&self, job: &str, count: usize) -> Result<BTreeMap<u32, Pod>> {
+        self.pods
+            .until(&format!("{count} Ready workers of {job}"), SOON, |seen| {
+                let workers = workers_at(seen, job);
+                let ready = workers.values().filter(|p| is_ready(p)).count();
+                Ok((workers.len() == count && ready == count).then_some(workers))
+            })
+            .await
+    }
+
+    /// The first launcher pod of `job` that runs and is not in `known` (uids).
+    pub async fn until_launcher_runs(&self, job: &str, known: &[String]) -> Result<Pod> {
+        self.pods
+            .until_live(&format!("a running launcher of {job}"), SOON, |all| {
+                Ok(all
+                    .values()
+                    .find(|p| {
+                        mpi::is_launcher_of(p, job)
+                            && mpi::phase(p) == "Running"
+                            && !is_terminating(p)
+                            && !known.contains(&mpi::uid(*p))
+                    })
+                    .cloned())
+            })
+            .await
+    }
+
+    /// Waits until no pod of MPIJob `job` is left.
+    pub async fn until_no_pods(&self, job: &str) -> Result<()> {
+        self.pods
+            .until_live(&format!("no pod of {job}"), SOON, |all| {
+                Ok((!all.values().any(|p| mpi::belongs_to(p, job))).then_some(()))
+            })
+            .await
+    }
+
+    /// The batch Job `name` once `look` is content with it.
+    pub async fn until_job(
+        &self,
+        name: &str,
+        what: &str,
+        mut look: impl FnMut(&Job) -> bool,
+    ) -> Result<Job> {
+        self.jobs
+            .until_live(&format!("Job {name}: {what}"), SOON, |all| {
+                Ok(all.get(name).filter(|job| look(job)).cloned())
+            })
+            .await
+    }
+
+    /// The first event about MPIJob `job` with this reason.
+    pub async fn until_event(&self, job: &str, reason: &str) -> Result<Event> {
+        self.events
+            .until_live(&format!("event {reason} of {job}"), SOON, |all| {
+                Ok(all.values().find(|e| is_about(e, job, reason)).cloned())
+            })
+            .await
+    }
+
+    /// How often an event with this reason was sent about MPIJob `job`, repeats counted.
+    #[must_use]
+    pub fn event_count(&self, job: &str, reason: &str) -> i32 {
+        self.events
+            .live()
+            .values()
+            .filter(|e| is_about(e, job, reason))
+            .map(|e| {
+                let series = e.series.as_ref().and_then(|s| s.count).unwrap_or(1);
+                e.count.unwrap_or(1).max(series)
+            })
+            .sum()
+    }
+
+    /// Every launcher pod that `job` ever had, in order of creation, each as last seen.
+    #[must_use]
+    pub fn launchers_ever(&self, job: &str) -> Vec<Pod> {
+        ever(&self.pods.all(), |p| mpi::is_launcher_of(p, job))
+    }
+
+    /// Every pod that worker `index` of `job` ever had, in order of creation, each as last seen.
+    #[must_use]
+    pub fn worker_ever(&self, job: &str, index: u32) -> Vec<Pod> {
+        ever(&self.pods.all(), |p| {
+            mpi::is_worker_of(p, job) && mpi::index(p) == Some(index)
+        })
+    }
+
+    /// Deletes the pods and waits until the same indexes are Ready in other pods. How long each
+    /// took, from its deletion mark.
+    pub async fn lose_workers(
+        &self,
+        job: &str,
+        victims: &[Pod],
+        how: impl AsyncFn(&Pod) -> Result<()>,
+    ) -> Result<Vec<Duration>> {
+        let from = self.pods.mark();
+        futures::future::try_join_all(victims.iter().map(|pod| how(pod))).await?;
+        let mut took = Vec::new();
+        for victim in victims {
+            took.push(self.until_replaced(job, victim, from).await?);
+        }
+        Ok(took)
+    }
+
+    /// Waits until the index of `victim` is Ready in another pod; how long that took from the
+    /// first sign of its end (deletion mark, end of the container, or gone) after mark `from`.
+    pub async fn until_replaced(&self, job: &str, victim: &Pod, from: usize) -> Result<Duration> {
+        let index = mpi::index(victim).context("the victim is a worker")?;
+        let uid = mpi::uid(victim);
+        let what = format!("worker {index} of {job} Ready in another pod than {uid}");
+        self.pods
+            .until(&what, SOON, |seen| {
+                let Some(gone) = seen[from..].iter().find(|one| {
+                    mpi::uid(&one.object) == uid
+                        && (one.change == Change::Deleted
+                            || is_terminating(&one.object)
+                            || mpi::phase(&one.object) != "Running")
+                }) else {
+                    return Ok(None);
+                };
+                let back = seen[from..].iter().find(|one| {
+                    one.change != Change::Deleted
+                        && mpi::is_worker_of(&one.object, job)
+                        && mpi::index(&one.object) == Some(index)
+                        && mpi::uid(&one.object) != uid
+                        && is_ready(&one.object)
+                });
+                Ok(back.map(|one| one.at.saturating_duration_since(gone.at)))
+            })
+            .await
+    }
+
+    /// Every launcher pod of `job` was created at a moment when `workers` workers were Ready.
+    ///
+    /// This is exact: pods are one stream, so the workers' state at the creation of a launcher pod
+    /// is what the stream said before it.
+    pub fn assert_gate_was_kept(&self, job: &str, workers: u32) -> Result<()> {
+        let seen = self.pods.all();
+        for (at, one) in seen.iter().enumerate() {
+            if one.change != Change::Added || !mpi::is_launcher_of(&one.object, job) {
+                continue;
+            }
+            let before = workers_at(&seen[..at], job);
+            let ready: BTreeSet<u32> = before
+                .iter()
+                .filter(|(_, pod)| is_ready(pod))
+                .map(|(index, _)| *index)
+                .collect();
+            let wanted: BTreeSet<u32> = (0..workers).collect();
+            ensure!(
+                ready == wanted,
+                "launcher pod {} was created while only workers {ready:?} of {wanted:?} were Ready",
+                one.object.name_any()
+            );
+        }
+        Ok(())
+    }
+
+    /// The worker Job counted nothing: no failure, no success, no finished index.
+    pub async fn assert_nothing_counted(&self, job: &str) -> Result<()> {
+        let name = format!("{job}-worker");
+        let status = self
+            .api::<Job>()
+            .get(&name)
+            .await?
+            .status
+            .unwrap_or_default();
+        ensure!(
+            status.completed_indexes.as_deref().unwrap_or("").is_empty()
+                && status.failed.unwrap_or(0) == 0
+                && status.succeeded.unwrap_or(0) == 0,
+            "Job {name} counted workers that were lost: {status:?}"
+        );
+        Ok(())
+    }
+}
+
+/// The live workers of `job` after the changes `seen`, by index: not Terminating, not ended.
+pub fn workers_at(seen: &[Seen<Pod>], job: &str) -> BTreeMap<u32, Pod> {
+    live(seen)
+        .into_values()
+        .filter(|p| {
+            mpi::is_worker_of(p, job)
+                && !is_terminating(p)
+                && !matches!(mpi::phase(p), "Succeeded" | "Failed")
+        })
+        .filter_map(|p| Some((mpi::index(&p)?, p)))
+        .collect()
+}
+
+fn ever(seen: &[Seen<Pod>], wanted: impl Fn(&Pod) -> bool) -> Vec<Pod> {
+    let mut pods: Vec<Pod> = Vec::new();
+    for one in seen.iter().filter(|one| wanted(&one.object)) {
+        match pods
+            .iter_mut()
+            .find(|p| mpi::uid(*p) == mpi::uid(&one.object))
+        {
+            Some(known) => *known = one.object.clone(),
+            None => pods.push(one.object.clone()),
+        }
+    }
+    pods
+}
+
+fn is_about(event: &Event, job: &str, reason: &str) -> bool {
+    event.reason.as_deref() == Some(reason)
+        && event.involved_object.kind.as_deref() == Some("MPIJob")
+        && event.involved_object.name.as_deref() == Some(job)
+}
