@@ -47,7 +47,7 @@ start() { # NAME COMMAND...
 }
 
 is_ours() { # PID; one that has just ended, or may not be looked at, is not
-  { tr '\0' '\n' <"/proc/$1/environ" | grep -qxF "$MARK"; } 2>/dev/null
+  grep -qszxF "$MARK" "/proc/$1/environ"
 }
 
 is_running() { # NAME
@@ -56,11 +56,7 @@ is_running() { # NAME
 }
 
 our_pids() {
-  local dir
-  for dir in /proc/[0-9]*; do
-    is_ours "${dir#/proc/}" && echo "${dir#/proc/}"
-  done
-  return 0
+  { grep -lszxF "$MARK" /proc/[0-9]*/environ || true; } | cut -d/ -f3
 }
 
 # Waits until COMMAND succeeds. A process that died, or time over, ends the run with
@@ -188,7 +184,12 @@ network_down() {
   for node in "${NODES[@]}"; do
     ip addr del "$(node_ip "$node")/32" dev lo 2>/dev/null || true
   done
-  rm -f /var/lib/cni/results/"$CNI_NETWORK"-*
+  # A pod's results are named NETWORK-SANDBOX-INTERFACE; its loopback's network is not ours alone.
+  local result sandbox
+  for result in /var/lib/cni/results/"$CNI_NETWORK"-*; do
+    sandbox=${result##*/"$CNI_NETWORK"-}
+    [[ ! -e $result ]] || rm -f /var/lib/cni/results/*-"${sandbox%-*}"-*
+  done
   if [[ $(cat "$RUN_DIR/ip_forward" 2>/dev/null) == 0 ]] && ! compgen -G '/run/mpi-cluster-*/owner' | grep -qv "^$RUN_DIR/"; then
     echo 0 >/proc/sys/net/ipv4/ip_forward
   fi
@@ -198,14 +199,15 @@ network_down() {
 
 is_cgroup_v2() { [[ $(stat -fc %T /sys/fs/cgroup) == cgroup2fs ]]; }
 
-# All places where a cgroup of ours can be: one per hierarchy with version 1.
+# All places where a cgroup of ours can be: one per hierarchy with version 1 (and with
+# version 2 mounted beside it, as systemd and runc do).
 cgroup_mounts() {
   local dir
   if is_cgroup_v2; then
     echo /sys/fs/cgroup
   else
     for dir in /sys/fs/cgroup/*; do
-      [[ -f $dir/cgroup.procs && ${dir##*/} != unified && ! -L $dir ]] && echo "$dir"
+      [[ -f $dir/cgroup.procs && ! -L $dir ]] && echo "$dir"
     done
   fi
   return 0
