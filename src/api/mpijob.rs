@@ -1,8 +1,15 @@
 //! `MPIJob` as it stands on the wire. Every field is optional here, because objects that another
 //! operator stored must decode; [`super::validate`] decides what is acceptable.
+//!
+//! The doc comments of the fields are the texts of `kubectl explain`; [`super::crd`] makes the
+//! CustomResourceDefinition from them. Bounds stand only on fields that the Go operator does not
+//! know: it stored every other number, and a bound would refuse status updates of such objects.
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -11,123 +18,163 @@ pub const LAUNCHER: &str = "Launcher";
 /// The key of the workers in `spec.mpiReplicaSpecs`.
 pub const WORKER: &str = "Worker";
 
-/// What the user asks for.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// What the user asks for: the roles of one MPI program and how to run it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MpiJobSpec {
-    /// Number of MPI processes that one worker may run. At least 0; default 1.
+    /// MPI processes that one host may run: `slots=` in the hostfile. At least 0. Default 1.
+    #[schemars(extend("default" = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots_per_worker: Option<i32>,
-    /// The launcher is a host for ranks too. Default false.
+    /// The launcher is a host for MPI processes too, and the first line of the hostfile.
+    /// Default false.
+    #[schemars(extend("default" = false))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_launcher_as_worker: Option<bool>,
-    /// Clean-up, time limits, retries, suspension.
+    /// Clean-up at the end, time limits, retries, suspension, gang scheduling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_policy: Option<RunPolicy>,
-    /// The roles: `Launcher` is required, `Worker` may be left out; other keys are ignored.
+    /// The roles, by name. `Launcher` is required and runs mpirun in one pod; `Worker` runs the
+    /// hosts and may be left out. Other keys are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mpi_replica_specs: Option<BTreeMap<String, Option<ReplicaSpec>>>,
-    /// Directory that the ssh key pair is mounted to. Default `/root/.ssh`.
+    /// Directory in the first container of launcher and workers that the ssh key pair is mounted
+    /// to, as `id_rsa`, `id_rsa.pub` and `authorized_keys`. Only for `/root/.ssh` the files are
+    /// readable by root alone. Default `/root/.ssh`.
+    #[schemars(extend("default" = "/root/.ssh"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh_auth_mount_path: Option<String>,
-    /// `WaitForWorkersReady` (what the CRD fills in) or `AtStartup`.
+    /// `WaitForWorkersReady`: the launcher starts only while every worker is Ready, on the first
+    /// start, on each retry and on each resume. `AtStartup`: it starts at once. Any other text
+    /// acts as `WaitForWorkersReady`, with a warning. Default `WaitForWorkersReady`.
+    #[schemars(extend("default" = "WaitForWorkersReady"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launcher_creation_policy: Option<String>,
-    /// `OpenMPI` (default), `Intel` or `MPICH`.
+    /// The MPI in the image, which decides the form of the hostfile and the environment of the
+    /// launcher: `OpenMPI`, `Intel` or `MPICH`. Default `OpenMPI`.
+    #[schemars(extend("default" = "OpenMPI", "enum" = ["OpenMPI", "Intel", "MPICH"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mpi_implementation: Option<String>,
-    /// Limits and wishes for growing and shrinking. Ours; absent in the Go operator.
+    /// Limits and wishes for growing and shrinking the workers of a running job. Unset: the job
+    /// needs all its workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elastic_policy: Option<ElasticPolicy>,
 }
 
 /// One role of the job.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaSpec {
-    /// Number of pods. The launcher has exactly 1; workers at least 1, default 1.
+    /// Number of pods: exactly 1 for the launcher, 1 to 100000 for the workers. Default 1.
+    /// Workers may be added and taken away while the job runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// The pod template. Kept as raw JSON, so that pod fields newer than this operator survive.
+    /// The pods of this role, with at least one container; the first one is the main container,
+    /// which gets hostfile, keys and environment. Pod fields that this schema does not know are
+    /// kept. The template's own restartPolicy is not used.
+    // Raw JSON and not a type, so that pod fields newer than this operator survive.
+    #[schemars(with = "Option<PodTemplateSpec>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Value>,
-    /// `Never` or `OnFailure`. Default `OnFailure` for the launcher, `Never` for workers.
+    /// What happens to a container that failed: `OnFailure` or `Never`. Default `OnFailure` for
+    /// the launcher, where it means a new pod and counts as a retry; `Never` for workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
 }
 
 /// Clean-up, time limits, retries, suspension.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunPolicy {
-    /// Which workers go at the end: `None` (default), `Running` or `All`.
+    /// Which worker pods go when the job has ended: `None`, `Running` (those that still run) or
+    /// `All`. Default `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clean_pod_policy: Option<String>,
-    /// Seconds after the end until the launcher Job is removed.
+    /// Seconds from the end until the launcher Job and its pods are removed. At least 0. Unset:
+    /// they stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds_after_finished: Option<i32>,
-    /// Seconds that the launcher may take, all tries together.
+    /// Seconds that the launcher may take, all tries and the waits between them together; then
+    /// the job has failed. At least 0. Starts again at a resume. Unset: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active_deadline_seconds: Option<i64>,
-    /// Number of retries of the launcher. Unset: 6, as in the Job API.
+    /// Retries of a launcher that failed. A try during which a worker was lost does not count. At
+    /// least 0. Unset: 6.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_limit: Option<i32>,
-    /// Gang scheduling.
+    /// Wishes for gang scheduling. Does nothing unless the operator runs with
+    /// `-gang-scheduling`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_policy: Option<SchedulingPolicy>,
-    /// No pod runs while this is true.
+    /// No pod of the job runs while this is true. Setting it on a running job stops it; setting
+    /// it back starts the job again from the templates of that moment. Default false.
+    #[schemars(extend("default" = false))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// The controller that runs this job; unset or `kubeflow.org/mpi-operator` is this operator.
+    /// The controller that runs this job: `kubeflow.org/mpi-operator` (also when unset), or
+    /// `kueue.x-k8s.io/multikueue`. Cannot be changed once set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
-    /// What happens to a running launcher when a worker is lost: `WaitForLauncher` (default) or
-    /// `RestartLauncher`. Ours; absent in the Go operator.
+    /// What happens when a worker is lost while the launcher runs. `WaitForLauncher`: the launcher
+    /// goes on until it notices, and its retry waits for the workers. `RestartLauncher`: it is
+    /// stopped, and started again when all workers are back; that is no retry. Default
+    /// `WaitForLauncher`.
+    #[schemars(extend("enum" = ["WaitForLauncher", "RestartLauncher"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_loss_policy: Option<String>,
 }
 
 /// Gang scheduling. Does nothing unless the operator runs with `-gang-scheduling`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulingPolicy {
-    /// `minMember` of the PodGroup; unset: all pods.
+    /// Pods that must fit at once: `minMember` of the PodGroup. Unset: all pods of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_available: Option<i32>,
-    /// Queue (volcano only).
+    /// Queue of the PodGroup. Volcano only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// `minResources` of the PodGroup; unset: computed.
+    /// Resources that must be free at once: `minResources` of the PodGroup. Unset: the sum of the
+    /// requests of minAvailable pods.
+    #[schemars(with = "Option<BTreeMap<String, Quantity>>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_resources: Option<Value>,
-    /// Priority class (volcano; Kueue reads it too).
+    /// Name of the priority class of the PodGroup. Volcano; Kueue reads it too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<String>,
-    /// Seconds that the scheduler tries to place the gang (scheduler-plugins only).
+    /// Seconds that the scheduler tries to place all pods at once. scheduler-plugins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_timeout_seconds: Option<i32>,
 }
 
 /// Limits and wishes for growing and shrinking a job while it runs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ElasticPolicy {
-    /// The gate opens with this many workers Ready. Default: `replicas`.
+    /// The launcher starts with this many workers Ready. 1 up to the worker's `replicas`. Default
+    /// `replicas`.
+    #[schemars(range(min = 1, max = 100_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
-    /// Largest number of workers that the worker Job leaves room for. Default from `replicas`.
+    /// Largest number of workers that the job may grow to without being built anew. At least the
+    /// worker's `replicas`. Default `replicas`.
+    #[schemars(range(min = 1, max = 100_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
-    /// Hostnames of the workers that leave first when `replicas` shrinks.
+    /// Hostnames of the workers that leave first when `replicas` shrinks, as `pi-worker-3`. A
+    /// preference: by itself it removes nothing. At most 1000.
+    #[schemars(length(max = 1000), inner(length(max = 63)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remove_first: Option<Vec<String>>,
 }
 
 /// What the operator reports.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MpiJobStatus {
-    /// One entry a type.
+    /// One entry a type: `Created`, `Running`, `Suspended`, `Succeeded`, `Failed` as in every
+    /// version, and `WorkersReady`, `Invalid`, `Degraded` that say why a job does not run.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<JobCondition>>,
     /// Counts by role, keys `Launcher` and `Worker`.
@@ -135,16 +182,23 @@ pub struct MpiJobStatus {
     pub replica_statuses: Option<BTreeMap<String, ReplicaStatus>>,
     /// When the job first started, or last resumed. RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
     pub start_time: Option<String>,
     /// When the job ended. Never changed afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
     pub completion_time: Option<String>,
-    /// In the type for compatibility; never written.
+    /// Kept for compatibility; never written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
     pub last_reconcile_time: Option<String>,
     /// `metadata.generation` that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// Where the job stands, in one word for people: `Created`, `Waiting`, `Running`, `Suspended`,
+    /// `Succeeded`, `Failed` or `Invalid`. Programs read the conditions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
     /// Workers Ready and wanted, as `2/3`, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_ready: Option<String>,
@@ -154,7 +208,7 @@ pub struct MpiJobStatus {
 }
 
 /// Tries of the launcher.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LauncherStatus {
     /// Tries that ended in failure and count against `backoffLimit`, over suspensions.
@@ -171,6 +225,7 @@ pub struct LauncherStatus {
     pub earlier_tries: i64,
     /// When the running time that `activeDeadlineSeconds` limits began. RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
     pub deadline_start: Option<String>,
 }
 
@@ -183,13 +238,14 @@ fn is_zero_32(n: &i32) -> bool {
 }
 
 /// One condition.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobCondition {
-    /// See [`super::reasons::condition`].
+    /// What the condition speaks of, as `WorkersReady`.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
+    #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
     pub status: String,
     /// One word for machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,14 +255,16 @@ pub struct JobCondition {
     pub message: Option<String>,
     /// When anything of it last changed. RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
     pub last_update_time: Option<String>,
     /// When `status` last changed. RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
     pub last_transition_time: Option<String>,
 }
 
 /// Counts of one role.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaStatus {
     /// Pods that hold resources or will: pending, running and terminating ones.
