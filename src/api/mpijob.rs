@@ -223,10 +223,9 @@ pub struct LauncherStatus {
     /// Charged tries of earlier launcher Jobs of this MPIJob (one Job per resume).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub earlier_tries: i64,
-    /// When the running time that `activeDeadlineSeconds` limits began. RFC 3339.
+    /// UID of the last launcher Job whose tries are in `earlierTries`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("format" = "date-time"))]
-    pub deadline_start: Option<String>,
+    pub counted_job: Option<String>,
 }
 
 fn is_zero(n: &i64) -> bool {

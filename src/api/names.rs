@@ -38,6 +38,13 @@ pub const REFUND_PENDING_ANNOTATION: &str = "mpi-operator.kubeflow.org/refund-pe
 pub const RESTARTS_ANNOTATION: &str = "mpi-operator.kubeflow.org/restarts";
 /// On the launcher Job: when it was first released, RFC 3339; the deadline counts from there.
 pub const RELEASED_ANNOTATION: &str = "mpi-operator.kubeflow.org/first-released";
+/// On the launcher Job: when it was last restarted, RFC 3339.
+pub const RESTARTED_ANNOTATION: &str = "mpi-operator.kubeflow.org/restarted";
+/// On the launcher Job: worker indexes in the hostfile of the last release, as `0-3,5`.
+pub const HOSTS_ANNOTATION: &str = "mpi-operator.kubeflow.org/hosts";
+/// On the launcher Job: the MPIJob was suspended after this Job had been released, so the Job is
+/// not used again.
+pub const ENDED_ANNOTATION: &str = "mpi-operator.kubeflow.org/run-ended";
 /// On a launcher pod: touched so that the kubelet refreshes the mounted ConfigMap at once.
 pub const REFRESH_ANNOTATION: &str = "mpi-operator.kubeflow.org/refresh";
 /// The finalizer by which the Job controller keeps a pod on its books.

@@ -1,0 +1,249 @@
+//! Service, ConfigMap, Secret and PodGroup: created, and kept as they should be. Pure.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{Pass, build, hostfile};
+use crate::action::{Action, ObjectKind, Plan};
+use crate::api::{names, reasons};
+use crate::facts::observed::{ChildFacts, Refusal};
+
+use super::status::Report;
+
+/// A ConfigMap is not written more often than this, however fast workers come and go.
+const CONFIG_DISTANCE: SignedDuration = SignedDuration::from_secs(1);
+
+/// Service, ConfigMap and Secret. `hosts`: worker indexes in the hostfile, and those that
+/// `discover_hosts.sh` prints; None leaves the ConfigMap's content as it is.
+pub fn ensure(
+    pass: &Pass<'_>,
+    hosts: Option<&(Vec<u32>, Vec<u32>)>,
+    plan: &mut Plan,
+    report: &mut Report,
+) {
+    service(pass, plan, report);
+    config_map(pass, hosts, plan, report);
+    let context = pass.context();
+    let name = names::secret(context.name);
+    if !pass.observed.secret_seen && may_create(pass, &name, plan, report) {
+        // Where a Service is there already, an earlier process got this far or further.
+        let look_first = pass.observed.service.is_some();
+        let shell = Box::new(build::secret::shell(&context));
+        plan.actions.push(Action::CreateSecret { name, shell, look_first });
+    }
+}
+
+fn service(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
+    let context = pass.context();
+    let name = names::service(context.name);
+    if let Some(service) = own(pass, pass.observed.service.as_deref()) {
+        let wrong_run = service.run.as_deref() != Some(pass.run.as_str());
+        if wrong_run || edited(pass, service) {
+            let mut body = build::service::patch(&context);
+            body["metadata"]["uid"] = json!(service.uid);
+            plan.actions.push(Action::Patch { kind: ObjectKind::Service, name, body: Box::new(body) });
+        }
+    } else if may_create(pass, &name, plan, report) {
+        let body = Box::new(build::service::service(&context));
+        plan.actions.push(Action::Create { kind: ObjectKind::Service, name, body });
+    }
+}
+
+fn config_map(
+    pass: &Pass<'_>,
+    hosts: Option<&(Vec<u32>, Vec<u32>)>,
+    plan: &mut Plan,
+    report: &mut Report,
+) {
+    let context = pass.context();
+    let name = names::config_map(context.name);
+    let present = own(pass, pass.observed.config_map.as_deref());
+    let Some((hosts, live)) = hosts else { return };
+    let body = build::config_map::config_map(
+        &context,
+        &hostfile::hostfile(&context, hosts),
+        &hostfile::discover_hosts(&context, live),
+    );
+    let content = body["metadata"]["annotations"][names::CONTENT_ANNOTATION].clone();
+    let Some(config) = present else {
+        if may_create(pass, &name, plan, report) {
+            plan.actions.push(Action::Create {
+                kind: ObjectKind::ConfigMap,
+                name,
+                body: Box::new(body),
+            });
+        }
+        return;
+    };
+    let edited = edited(pass, config);
+    if !edited && config.content.as_deref() == content.as_str() {
+        return;
+    }
+    if let Some(due) = pass.observed.memory.config_written.and_then(|at| at.checked_add(CONFIG_DISTANCE).ok())
+        && due > pass.now
+        && pass.launcher_job().is_some_and(|job| !job.suspend)
+    {
+        plan.look_at(due);
+        return;
+    }
+    if edited {
+        plan.actions.push(Action::ReplaceConfigMap {
+            name,
+            uid: config.uid.clone(),
+            data: Box::new(body["data"].clone()),
+            content: content.as_str().unwrap_or_default().to_owned(),
+        });
+    } else {
+        let patch = json!({
+            "metadata": {
+                "uid": config.uid,
+                "annotations": { names::CONTENT_ANNOTATION: content },
+            },
+            "data": body["data"],
+        });
+        plan.actions.push(Action::Patch { kind: ObjectKind::ConfigMap, name, body: Box::new(patch) });
+    }
+}
+
+/// The child if it is there and ours. For a foreign one a create is tried: its refusal is what
+/// tells the user, and it touches nothing.
+fn own<'a>(pass: &Pass<'_>, child: Option<&'a ChildFacts>) -> Option<&'a ChildFacts> {
+    child.filter(|child| {
+        !child.deleting && child.owner.as_deref() == Some(pass.observed.job.uid.as_str())
+    })
+}
+
+/// Somebody else wrote the content, and that version was not answered yet.
+fn edited(pass: &Pass<'_>, child: &ChildFacts) -> bool {
+    child.edited && pass.observed.memory.answered.get(&child.uid).is_none_or(|v| *v < child.version)
+}
+
+/// Whether object `name` may be created now: not if the server refused it a moment ago, or refused
+/// its content and nothing changed since.
+pub fn may_create(pass: &Pass<'_>, name: &str, plan: &mut Plan, report: &mut Report) -> bool {
+    let Some(refusal) = pass.observed.memory.refused.get(name) else {
+        return true;
+    };
+    let due = retry_at(pass, refusal);
+    if due <= pass.now {
+        report.refused.push((name.to_owned(), refusal.clone()));
+        return true;
+    }
+    plan.look_at(due);
+    report.refused.push((name.to_owned(), refusal.clone()));
+    false
+}
+
+fn retry_at(pass: &Pass<'_>, refusal: &Refusal) -> jiff::Timestamp {
+    if refusal.generation != pass.observed.job.generation {
+        return pass.now;
+    }
+    let distance = super::back_off(5, refusal.count.saturating_sub(1), 300);
+    refusal.at.saturating_add(distance).unwrap_or(pass.now)
+}
+
+/// Creates or updates the PodGroup when its content differs from what this process wrote last.
+/// `launcher_counts`: the launcher is part of the gang now.
+pub fn pod_group(pass: &Pass<'_>, launcher_counts: bool, plan: &mut Plan) {
+    if pass.options.settings.gang.is_none() {
+        return;
+    }
+    let Some((launcher, worker)) = pass.observed.memory.priorities else {
+        let class = |role: Option<&crate::api::validate::Role>| {
+            role.and_then(|role| role.template["spec"]["priorityClassName"].as_str())
+                .filter(|class| !class.is_empty())
+                .map(str::to_owned)
+        };
+        let (launcher, worker) = (class(Some(&pass.job.launcher)), class(pass.job.worker.as_ref()));
+        if launcher.is_none() && worker.is_none() {
+            return write_pod_group(pass, launcher_counts, (0, 0), plan);
+        }
+        plan.actions.push(Action::ReadPriorities { launcher, worker });
+        return;
+    };
+    write_pod_group(pass, launcher_counts, (launcher, worker), plan);
+}
+
+fn write_pod_group(pass: &Pass<'_>, launcher_counts: bool, priorities: (i32, i32), plan: &mut Plan) {
+    let context = pass.context();
+    let params = build::pod_group::PodGroupParams {
+        launcher_counts,
+        launcher_priority: priorities.0,
+        worker_priority: priorities.1,
+        queue_annotation: pass.observed.job.annotations.get("scheduling.volcano.sh/queue-name").map(String::as_str),
+    };
+    let Some(body) = build::pod_group::pod_group(&context, &params) else {
+        return;
+    };
+    let digest = build::template_digest(&body);
+    if pass.observed.memory.pod_group.as_deref() != Some(digest.as_str()) {
+        plan.pod_group = Some(digest);
+        plan.actions.push(Action::Create {
+            kind: ObjectKind::PodGroup,
+            name: context.name.to_owned(),
+            body: Box::new(body),
+        });
+    }
+}
+
+/// Removes the PodGroup.
+pub fn remove_pod_group(pass: &Pass<'_>, plan: &mut Plan) {
+    // An empty digest means removed: it is deleted once a run and process, not at each pass.
+    if pass.observed.memory.pod_group.as_deref() == Some("") {
+        return;
+    }
+    let Some(api_version) = pass.options.settings.gang.as_ref().map(build::pod_group::api_version) else {
+        return;
+    };
+    plan.pod_group = Some(String::new());
+    plan.actions.push(Action::DeletePodGroup {
+        api_version: api_version.to_owned(),
+        name: pass.observed.job.name.clone(),
+    });
+}
+
+/// What the condition and event say of a refused object.
+#[must_use]
+pub fn refusal_text(pass: &Pass<'_>, name: &str, refusal: &Refusal) -> (&'static str, String) {
+    if refusal.code == 409 {
+        return (
+            reasons::RESOURCE_EXISTS,
+            format!(
+                "Resource \"{name}\" of Kind \"{}\" already exists and is not managed by MPIJob",
+                kind_of(pass, name)
+            ),
+        );
+    }
+    let job = &pass.observed.job.name;
+    let what = if *name == names::launcher_job(job) {
+        "launcher pod created failed".to_owned()
+    } else if *name == names::worker_job(job) {
+        "worker pod created failed".to_owned()
+    } else {
+        format!("creating {} {name} failed", kind_of(pass, name))
+    };
+    (reasons::FAILED, format!("{what}: {}", refusal.message))
+}
+
+fn kind_of(pass: &Pass<'_>, name: &str) -> &'static str {
+    let job = &pass.observed.job.name;
+    if *name == names::config_map(job) {
+        "ConfigMap"
+    } else if *name == names::secret(job) {
+        "Secret"
+    } else if *name == names::launcher_job(job) || *name == names::worker_job(job) {
+        "Job"
+    } else {
+        "Service"
+    }
+}
+
+/// A merge patch of `spec` and annotations of a Job, bound to what it was decided on.
+#[must_use]
+pub fn job_patch(uid: &str, version: &str, annotations: Value, spec: Value) -> Box<Value> {
+    let mut metadata = json!({ "uid": uid, "resourceVersion": version });
+    if annotations.as_object().is_some_and(|map| !map.is_empty()) {
+        metadata["annotations"] = annotations;
+    }
+    Box::new(json!({ "metadata": metadata, "spec": spec }))
+}

@@ -1,0 +1,177 @@
+//! The end: verdict, clean-up, time to live. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::gate::{cut, describe};
+use super::status::{Report, Verdict};
+use super::{Pass, children, launcher, stuck};
+use crate::action::{Action, ObjectKind, Plan};
+use crate::api::reasons;
+use crate::api::validate::CleanPodPolicy;
+use crate::facts::observed::Phase;
+
+/// Longest message of a condition or event, in bytes, as in the Go operator.
+const MESSAGE_LIMIT: usize = 1024;
+
+/// Whether the launcher Job has ended; puts the verdict into the report.
+pub fn verdict(pass: &Pass<'_>, report: &mut Report) -> bool {
+    let Some(job) = pass.observed.launcher_job.as_deref() else {
+        return false;
+    };
+    if job.complete {
+        report.verdict = Some(Verdict::Succeeded { at: job.completion_time.unwrap_or(pass.now) });
+        return true;
+    }
+    let Some((reason, message)) = &job.failure else {
+        return false;
+    };
+    if launcher::failure_is_refundable(pass, job, reason) {
+        return false;
+    }
+    let mut reason = if reason.is_empty() { reasons::FAILED.to_owned() } else { reason.clone() };
+    let mut message = if message.is_empty() {
+        format!("MPIJob {}/{} has failed", pass.observed.job.namespace, pass.observed.job.name)
+    } else {
+        message.clone()
+    };
+    let last = pass.tries().filter(|pod| pod.phase == Phase::Failed).last();
+    if reason == reasons::BACKOFF_LIMIT_EXCEEDED
+        && let Some(pod) = last
+    {
+        // The peer leaves an empty tail where the pod itself has no reason.
+        if let Some(tail) = pod.reason.as_deref().filter(|tail| !tail.is_empty()) {
+            reason = format!("{reason}/{tail}");
+        }
+        let own = pod.message.clone().filter(|text| !text.is_empty());
+        let text = own.or_else(|| {
+            let trouble = pod.trouble.as_ref()?;
+            Some(format!("launcher pod {}: {}", pod.name, describe(trouble)))
+        });
+        if let Some(text) = text {
+            message = format!("{message}: {text}");
+        }
+    }
+    report.verdict = Some(Verdict::Failed { reason, message: truncate(&message) });
+    true
+}
+
+/// Clean-up of a job that has ended.
+pub fn finished(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
+    report.finished = true;
+    let policy = pass.job.clean_pod_policy;
+    // The record of the end comes first: a clean-up that were seen without it would look like a
+    // job that lost its workers.
+    let recorded = report.verdict.is_none();
+    if recorded {
+        clean_up(pass, policy, plan);
+    } else if policy != CleanPodPolicy::None || pass.job.ttl_seconds.is_some() {
+        plan.look_at(pass.now);
+    }
+    stuck::watch(pass, plan, report);
+}
+
+fn clean_up(pass: &Pass<'_>, policy: CleanPodPolicy, plan: &mut Plan) {
+    if let Some(job) = pass.observed.worker_job.as_deref().filter(|job| !job.deleting) {
+        match policy {
+            CleanPodPolicy::None => {}
+            CleanPodPolicy::All => {
+                plan.actions.push(Action::DeleteJob { name: job.name.clone(), uid: job.uid.clone() });
+            }
+            CleanPodPolicy::Running if job.parallelism != 0 => {
+                plan.actions.push(Action::Patch {
+                    kind: ObjectKind::Job,
+                    name: job.name.clone(),
+                    body: children::job_patch(
+                        &job.uid,
+                        &job.resource_version,
+                        json!({}),
+                        json!({ "parallelism": 0 }),
+                    ),
+                });
+            }
+            CleanPodPolicy::Running => {}
+        }
+    }
+    for pod in pass.observed.plain_workers.iter().filter(|pod| pod.deleted.is_none()) {
+        let goes = match policy {
+            CleanPodPolicy::None => false,
+            CleanPodPolicy::All => true,
+            CleanPodPolicy::Running => pod.active(),
+        };
+        if goes {
+            plan.actions.push(Action::DeletePod {
+                pod: pod.name.clone(),
+                uid: pod.uid.clone(),
+                force: false,
+            });
+        }
+    }
+    if policy != CleanPodPolicy::None {
+        children::remove_pod_group(pass, plan);
+    }
+    let Some(ttl) = pass.job.ttl_seconds else { return };
+    if let Some(job) = pass.launcher_job().filter(|job| job.ttl_seconds != Some(ttl)) {
+        // Only now: a launcher Job that is collected before its end is on record would run again.
+        plan.actions.push(Action::Patch {
+            kind: ObjectKind::Job,
+            name: job.name.clone(),
+            body: children::job_patch(
+                &job.uid,
+                &job.resource_version,
+                json!({}),
+                json!({ "ttlSecondsAfterFinished": ttl }),
+            ),
+        });
+    }
+    if pass.options.delete_finished_jobs || opted_in(pass) {
+        delete_when_due(pass, ttl, plan);
+    }
+}
+
+/// The annotation by which one MPIJob asks to be deleted after its TTL.
+fn opted_in(pass: &Pass<'_>) -> bool {
+    pass.observed
+        .job
+        .annotations
+        .get("mpi-operator.kubeflow.org/delete-after-ttl")
+        .is_some_and(|text| text == "true")
+}
+
+fn delete_when_due(pass: &Pass<'_>, ttl: i32, plan: &mut Plan) {
+    let completed: Option<Timestamp> = pass
+        .observed
+        .job
+        .status
+        .completion_time
+        .as_deref()
+        .and_then(|text| text.parse().ok());
+    // `observedGeneration` is written by this operator alone: an end that the Go operator
+    // recorded before the opt-in existed is not ours to delete.
+    if pass.observed.job.status.observed_generation.is_none() {
+        return;
+    }
+    let Some(due) = completed
+        .and_then(|at| at.checked_add(SignedDuration::from_secs(i64::from(ttl))).ok())
+    else {
+        return;
+    };
+    if due <= pass.now {
+        plan.actions.push(Action::DeleteMpiJob { uid: pass.observed.job.uid.clone() });
+    } else {
+        plan.look_at(due);
+    }
+}
+
+/// At most [`MESSAGE_LIMIT`] bytes, ending in `...` if cut.
+#[must_use]
+pub fn truncate(text: &str) -> String {
+    if text.len() <= MESSAGE_LIMIT {
+        return text.to_owned();
+    }
+    let mut chars = MESSAGE_LIMIT - 3;
+    while !text.is_char_boundary(chars) {
+        chars -= 1;
+    }
+    cut(&format!("{}...", &text[..chars]), MESSAGE_LIMIT)
+}

@@ -1,0 +1,261 @@
+//! May the launcher start: `Open`, or `Held` with the reason that a user reads. Pure.
+//!
+//! The same answer is used for the first start, each retry and each resume.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Pass;
+use crate::api::reasons;
+use crate::facts::observed::{PodFacts, Trouble, TroubleKind};
+
+/// How long our own readiness probe may be the only thing that is missing before the launcher is
+/// started without it: the port that we read from the command may be wrong.
+pub const PROBE_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// How long a missing worker pod is normal; after that the Job controller's warnings are read.
+pub const MISSING_PATIENCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// How many workers a message names.
+const NAMED: usize = 3;
+
+/// Longest text of one pod in a message, in characters.
+const POD_TEXT: usize = 200;
+
+/// The gate's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gate {
+    /// The launcher may start, with these workers (ascending indexes).
+    Open {
+        /// Workers in the hostfile.
+        hosts: Vec<u32>,
+        /// Workers that count although our own probe did not pass.
+        bypassed: Vec<u32>,
+        /// When the last of them became Ready.
+        since: Option<Timestamp>,
+    },
+    /// The launcher has to wait.
+    Held(Held),
+}
+
+/// Why the launcher has to wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// One of the False reasons of the condition WorkersReady.
+    pub reason: &'static str,
+    /// One sentence.
+    pub message: String,
+    /// When the answer may change though nothing else does.
+    pub look_again: Option<Timestamp>,
+}
+
+/// The workers of the current worker Job.
+#[derive(Debug, Clone, Default)]
+pub struct Workers<'a> {
+    /// The live pod of each index. One pod an index counts: the oldest Ready one.
+    pub live: BTreeMap<u32, &'a PodFacts>,
+    /// Indexes whose live pod counts as Ready, ascending.
+    pub ready: Vec<u32>,
+    /// Those of `ready` where our own probe was given up on.
+    pub bypassed: Vec<u32>,
+    /// When our patience with our own probe ends next.
+    pub patience_ends: Option<Timestamp>,
+}
+
+impl<'a> Workers<'a> {
+    /// The workers among `pods` that the Job with this UID controls.
+    #[must_use]
+    pub fn of(pods: impl Iterator<Item = &'a PodFacts>, owner: &str, now: Timestamp) -> Self {
+        let mut workers = Self::default();
+        for pod in pods.filter(|pod| pod.owner == owner && pod.live()) {
+            let Some(index) = pod.index else { continue };
+            let keep = workers.live.get(&index).is_some_and(|old| old.ready || !pod.ready);
+            if !keep {
+                workers.live.insert(index, pod);
+            }
+        }
+        for (index, pod) in &workers.live {
+            if pod.ready {
+                workers.ready.push(*index);
+                continue;
+            }
+            let only_probe = pod.probe_ours
+                && pod.trouble.as_ref().is_some_and(|t| t.kind == TroubleKind::NotReady);
+            if let (true, Some(started)) = (only_probe, pod.main_started) {
+                let ends = started.saturating_add(PROBE_PATIENCE).unwrap_or(now);
+                if ends <= now {
+                    workers.ready.push(*index);
+                    workers.bypassed.push(*index);
+                } else {
+                    workers.patience_ends =
+                        Some(workers.patience_ends.map_or(ends, |old| old.min(ends)));
+                }
+            }
+        }
+        workers
+    }
+}
+
+/// May the launcher start now?
+#[must_use]
+pub fn gate(pass: &Pass<'_>) -> Gate {
+    let wanted = pass.job.workers;
+    if wanted == 0 {
+        return Gate::Open { hosts: Vec::new(), bypassed: Vec::new(), since: None };
+    }
+    let ready = u32::try_from(pass.workers.ready.len()).unwrap_or(u32::MAX);
+    if ready >= pass.job.min_ready {
+        let since = pass
+            .workers
+            .live
+            .values()
+            .filter(|pod| pod.ready)
+            .filter_map(|pod| pod.ready_changed)
+            .max();
+        return Gate::Open {
+            hosts: pass.workers.ready.clone(),
+            bypassed: pass.workers.bypassed.clone(),
+            since,
+        };
+    }
+    Gate::Held(held(pass, ready))
+}
+
+fn held(pass: &Pass<'_>, ready: u32) -> Held {
+    let wanted = pass.job.workers;
+    let mut look_again = pass.workers.patience_ends;
+    let mut troubles: Vec<(u32, Option<&PodFacts>)> = Vec::new();
+    for index in 0..wanted {
+        match pass.workers.live.get(&index) {
+            Some(_) if pass.workers.ready.binary_search(&index).is_ok() => {}
+            Some(pod) => troubles.push((index, Some(pod))),
+            None => troubles.push((index, None)),
+        }
+    }
+    // A hole below and a worker above the range stand for each other; only so many are missing.
+    troubles.truncate((wanted - ready) as usize);
+    let mut reason = reasons::WAITING_FOR_WORKERS;
+    let mut parts = Vec::new();
+    for (index, pod) in &troubles {
+        let (rank, text) = match pod {
+            Some(pod) => {
+                let trouble = pod.trouble.as_ref().filter(|trouble| {
+                    // Not Ready for a moment after the start is no trouble.
+                    trouble.kind != TroubleKind::NotReady
+                        || pod.main_started.is_some_and(|started| {
+                            pass.now.duration_since(started) > MISSING_PATIENCE
+                        })
+                });
+                let reason = trouble.map_or(reasons::WAITING_FOR_WORKERS, |t| reason_of(t.kind));
+                (reason, trouble.map(describe))
+            }
+            None => missing(pass),
+        };
+        if severity(rank) > severity(reason) {
+            reason = rank;
+        }
+        if parts.len() < NAMED
+            && let Some(text) = text
+        {
+            let node = pod.and_then(|pod| pod.node.as_deref());
+            let on = node.map(|node| format!(" on node {node}")).unwrap_or_default();
+            parts.push(format!("worker {index}{on}: {}", cut(&text, POD_TEXT)));
+        }
+    }
+    let mut message = format!("{ready}/{wanted} workers are Ready");
+    if pass.job.min_ready < wanted {
+        let _ = write!(message, " (at least {} needed)", pass.job.min_ready);
+    }
+    let indexes: Vec<u32> = troubles.iter().map(|(index, _)| *index).collect();
+    let more = indexes.len() > NAMED * 4;
+    let shown = super::indexes::format(&indexes[..indexes.len().min(NAMED * 4)]);
+    let etc = if more { " and more" } else { "" };
+    let _ = write!(message, ", waiting for {shown}{etc}");
+    if !parts.is_empty() {
+        let _ = write!(message, "; {}", parts.join("; "));
+    }
+    if troubles.iter().any(|(_, pod)| pod.is_none()) {
+        let due = pass.now.saturating_add(MISSING_PATIENCE).unwrap_or(pass.now);
+        look_again = Some(look_again.map_or(due, |old| old.min(due)));
+    }
+    Held { reason, message, look_again }
+}
+
+/// What the Job controller says of pods that it did not create.
+fn missing(pass: &Pass<'_>) -> (&'static str, Option<String>) {
+    if let Some(warning) = pass.observed.memory.job_warnings.last() {
+        let text = format!("{}: {}", warning.reason, warning.message);
+        let reason = if warning.message.contains("exceeded quota") {
+            reasons::QUOTA_EXCEEDED
+        } else {
+            reasons::ADMISSION_REFUSED
+        };
+        return (reason, Some(text));
+    }
+    let backing_off = pass.observed.worker_job.as_ref().is_some_and(|job| job.failed > 0);
+    if backing_off {
+        return (
+            reasons::BACK_OFF,
+            Some("its pod failed, the Job controller waits before it creates the next one".to_owned()),
+        );
+    }
+    (reasons::WAITING_FOR_WORKERS, None)
+}
+
+fn reason_of(kind: TroubleKind) -> &'static str {
+    match kind {
+        TroubleKind::Unschedulable => reasons::UNSCHEDULABLE,
+        TroubleKind::ImagePull => reasons::IMAGE_PULL_FAILED,
+        TroubleKind::Crash => reasons::CRASH_LOOPING,
+        TroubleKind::NotReady => reasons::PROBE_FAILING,
+        TroubleKind::Create => reasons::WAITING_FOR_WORKERS,
+    }
+}
+
+/// Which reason speaks for a job whose workers have several.
+fn severity(reason: &str) -> u8 {
+    match reason {
+        reasons::QUOTA_EXCEEDED | reasons::ADMISSION_REFUSED => 6,
+        reasons::IMAGE_PULL_FAILED => 5,
+        reasons::CRASH_LOOPING => 4,
+        reasons::UNSCHEDULABLE => 3,
+        reasons::BACK_OFF => 2,
+        reasons::PROBE_FAILING => 1,
+        _ => 0,
+    }
+}
+
+/// A pod's trouble in one phrase: reason, exit code, container, the platform's sentence.
+#[must_use]
+pub fn describe(trouble: &Trouble) -> String {
+    if trouble.kind == TroubleKind::NotReady {
+        return format!(
+            "container {} runs, but is not Ready: its readiness probe does not pass",
+            trouble.container
+        );
+    }
+    let mut text = if trouble.reason.is_empty() { "failed".to_owned() } else { trouble.reason.clone() };
+    if let Some(code) = trouble.exit_code {
+        let _ = write!(text, ", exit code {code}");
+    }
+    if !trouble.container.is_empty() {
+        let _ = write!(text, ", container {}", trouble.container);
+    }
+    if !trouble.message.is_empty() {
+        let _ = write!(text, ": {}", trouble.message.trim());
+    }
+    text
+}
+
+/// The first `limit` characters, with an ellipsis if there were more.
+#[must_use]
+pub fn cut(text: &str, limit: usize) -> String {
+    if text.chars().count() <= limit {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(limit.saturating_sub(3)).collect();
+    short.push_str("...");
+    short
+}

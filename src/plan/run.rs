@@ -1,0 +1,116 @@
+//! A job that is neither ended nor suspended: everything it needs is brought in line. Pure.
+
+use super::gate::{self, Gate};
+use super::status::Report;
+use super::{Pass, children, indexes, launcher, retire, stuck, workers};
+use crate::action::{Action, Plan};
+use crate::api::names;
+use crate::facts::observed::JobFacts;
+
+/// Plans for a running job. The launcher Job comes before the workers, so that a template that the
+/// server refuses costs no worker; the ConfigMap comes before a release and before a removal.
+pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
+    if !pass.observed.plain_workers.is_empty() && pass.observed.worker_job.is_none() {
+        return legacy(pass, plan, report);
+    }
+    let gate = gate::gate(pass);
+    let victims = workers::victims(pass);
+    let hosts = config_hosts(pass, &gate, &victims);
+    children::ensure(pass, hosts.as_ref(), plan, report);
+    let launcher_counts = !pass.job.gated || pass.launcher_job().is_some_and(|job| !job.suspend);
+    children::pod_group(pass, launcher_counts, plan);
+    let accepted = launcher::ensure(pass, &gate, plan, report);
+    if accepted {
+        workers::ensure(pass, &victims, plan, report);
+    }
+    if let Gate::Held(held) = &gate {
+        if report.held.is_none() {
+            report.held = Some(held.clone());
+        }
+        if let Some(at) = held.look_again {
+            plan.look_at(at);
+        }
+        read_job_events(pass, plan);
+    }
+    retire::retire(pass, &gate, plan);
+    stuck::watch(pass, plan, report);
+}
+
+/// The hosts that the ConfigMap should name now: (hostfile, live hosts). None where it does not
+/// matter, because no launcher reads it before the next release writes it anyway.
+fn config_hosts(pass: &Pass<'_>, gate: &Gate, victims: &[u32]) -> Option<(Vec<u32>, Vec<u32>)> {
+    let all = || (0..pass.job.workers).collect::<Vec<u32>>();
+    let live: Vec<u32> =
+        pass.workers.ready.iter().copied().filter(|index| !victims.contains(index)).collect();
+    if !pass.job.gated {
+        return Some((all(), live));
+    }
+    let runs = pass.launcher_job().filter(|job| !job.suspend);
+    if let Some(job) = runs {
+        let present = pass.tries().any(|pod| pod.active() && !pass.husk(pod));
+        if present && pass.job.elastic {
+            return Some((live.clone(), live));
+        }
+        if present {
+            return Some((recorded_hosts(job).unwrap_or_else(all), live));
+        }
+        return None;
+    }
+    match gate {
+        Gate::Open { hosts, .. } => {
+            Some((hosts.clone(), hosts.clone()))
+        }
+        Gate::Held(_) if pass.observed.config_map.is_some() => None,
+        // What the first release will need, so that it does not have to write again.
+        Gate::Held(_) => Some((all(), all())),
+    }
+}
+
+/// Workers in the hostfile of the last release.
+fn recorded_hosts(job: &JobFacts) -> Option<Vec<u32>> {
+    indexes::parse(job.annotations.get(names::HOSTS_ANNOTATION)?)
+}
+
+/// Reads the Job controller's warnings once workers are missing for longer than usual.
+fn read_job_events(pass: &Pass<'_>, plan: &mut Plan) {
+    let Some(job) = pass.worker_job() else { return };
+    let missing = (pass.workers.live.len() as u64) < u64::from(pass.job.workers);
+    let since = job.created.unwrap_or(pass.now);
+    if !missing || pass.now.duration_since(since) < gate::MISSING_PATIENCE {
+        return;
+    }
+    let read = pass.observed.memory.job_warnings_read;
+    let due = read.map_or(pass.now, |at| {
+        at.saturating_add(jiff::SignedDuration::from_secs(30)).unwrap_or(pass.now)
+    });
+    if due <= pass.now {
+        plan.background.push(Action::ReadJobEvents { uid: job.uid.clone() });
+        plan.look_at(pass.now.saturating_add(gate::MISSING_PATIENCE).unwrap_or(pass.now));
+    } else {
+        plan.look_at(due);
+    }
+}
+
+/// A job that the Go operator started with plain worker pods: it is finished as it is. Its objects
+/// are left alone; only the end is ours.
+fn legacy(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
+    report.legacy = true;
+    if pass.launcher_job().is_none() && !pass.observed.memory.launcher_sought {
+        plan.actions.push(Action::SeekLauncher { name: names::launcher_job(&pass.observed.job.name) });
+        return;
+    }
+    let live: Vec<u32> = pass
+        .observed
+        .plain_workers
+        .iter()
+        .filter(|pod| pod.live())
+        .filter_map(|pod| pod.index)
+        .collect();
+    let shift = u32::from(pass.job.launcher_as_worker);
+    let lost: Vec<u32> =
+        (0..pass.job.workers).filter(|index| !live.contains(&(index + shift))).collect();
+    if !lost.is_empty() {
+        report.legacy_lost = lost;
+    }
+    stuck::watch(pass, plan, report);
+}

@@ -1,0 +1,96 @@
+//! A suspended job: nothing of it runs, whatever cleanPodPolicy says. Pure.
+
+use jiff::SignedDuration;
+use serde_json::{Map, json};
+
+use super::launcher::Tries;
+use super::status::Report;
+use super::{Pass, build, children, launcher, stuck};
+use crate::action::{Action, ObjectKind, Plan};
+use crate::api::names;
+
+/// Holds the launcher, removes the workers; the templates may be edited until the job resumes.
+pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
+    report.suspended = true;
+    if !pass.observed.plain_workers.is_empty() {
+        for pod in pass.observed.plain_workers.iter().filter(|pod| pod.deleted.is_none()) {
+            plan.actions.push(Action::DeletePod {
+                pod: pod.name.clone(),
+                uid: pod.uid.clone(),
+                force: false,
+            });
+        }
+        if pass.launcher_job().is_none() && !pass.observed.memory.launcher_sought {
+            plan.actions.push(Action::SeekLauncher {
+                name: names::launcher_job(&pass.observed.job.name),
+            });
+        }
+    }
+    match pass.launcher_job() {
+        Some(job) => {
+            let released = job.started
+                || job.failed > 0
+                || !job.suspend
+                || job.annotations.contains_key(names::RELEASED_ANNOTATION);
+            let marked = job.annotations.contains_key(names::ENDED_ANNOTATION);
+            let edited = job.annotations.get(names::CONTENT_ANNOTATION)
+                != Some(&build::launcher_job::digest(&pass.context()));
+            if released && (!marked || !job.suspend) {
+                let mut marks = Map::new();
+                marks.insert(names::ENDED_ANNOTATION.to_owned(), json!("true"));
+                plan.actions.push(Action::Patch {
+                    kind: ObjectKind::Job,
+                    name: job.name.clone(),
+                    body: children::job_patch(
+                        &job.uid,
+                        &job.resource_version,
+                        marks.into(),
+                        json!({ "suspend": true }),
+                    ),
+                });
+            } else if !released && edited && job.labelled {
+                // Built again now, so that a template that the server refuses is known before the
+                // job resumes.
+                launcher::rebuild(pass, job, plan, report);
+            }
+            if marked {
+                let pods: Vec<_> = pass.tries().collect();
+                let counted = pass
+                    .observed
+                    .job
+                    .status
+                    .launcher
+                    .as_ref()
+                    .and_then(|launcher| launcher.counted_job.as_deref());
+                if counted != Some(job.uid.as_str()) && pods.iter().all(|pod| !pod.active()) {
+                    report.count_job =
+                        Some((job.uid.clone(), Tries::of(job).charged(job, &pods)));
+                }
+            }
+        }
+        None if pass.observed.launcher_job.is_none()
+            && pass.observed.plain_workers.is_empty()
+            // The pods of an earlier launcher Job first: its tries are on record by then.
+            && !pass.observed.launchers.iter().any(|pod| pod.active()) =>
+        {
+            let all: Vec<u32> = (0..pass.job.workers).collect();
+            let hosts = pass.observed.config_map.is_none().then(|| (all.clone(), all));
+            children::ensure(pass, hosts.as_ref(), plan, report);
+            launcher::ensure(
+                pass,
+                &super::gate::Gate::Open { hosts: Vec::new(), bypassed: Vec::new(), since: None },
+                plan,
+                report,
+            );
+        }
+        None => {}
+    }
+    if let Some(job) = pass.observed.worker_job.as_ref().filter(|job| !job.deleting) {
+        plan.actions.push(Action::DeleteJob { name: job.name.clone(), uid: job.uid.clone() });
+    }
+    children::remove_pod_group(pass, plan);
+    stuck::watch(pass, plan, report);
+    if pass.observed.workers.iter().chain(&pass.observed.launchers).any(|pod| pod.active()) {
+        plan.look_at(pass.now.saturating_add(SignedDuration::from_secs(30)).unwrap_or(pass.now));
+    }
+}

@@ -1,0 +1,157 @@
+//! The worker Job: created, grown, shrunk by name, built again when it cannot serve. Pure.
+
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::status::Report;
+use super::{Pass, back_off, build, children};
+use crate::action::{Action, ObjectKind, Plan};
+use crate::api::names;
+use crate::facts::observed::JobFacts;
+
+/// A worker Job that ended is not replaced before it is this old, so that workers that end at once
+/// do not become a hot loop.
+const LEAST_AGE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Creates the worker Job or brings it in line.
+pub fn ensure(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan, report: &mut Report) {
+    let Some(job) = pass.observed.worker_job.as_deref() else {
+        if pass.job.workers > 0 {
+            create(pass, plan, report);
+        }
+        return;
+    };
+    if job.deleting {
+        return;
+    }
+    if pass.job.workers == 0 {
+        delete(job, plan);
+        return;
+    }
+    if job.complete || job.failure.is_some() {
+        // Workers never end the job; only the launcher does.
+        let due = job
+            .created
+            .and_then(|created| created.checked_add(LEAST_AGE).ok())
+            .unwrap_or(pass.now);
+        if due <= pass.now {
+            delete(job, plan);
+        } else {
+            plan.look_at(due);
+        }
+        return;
+    }
+    if job.suspend {
+        unsuspend(pass, job, plan);
+        return;
+    }
+    let digest = build::worker_job::digest(&pass.context());
+    if job.annotations.get(names::CONTENT_ANNOTATION) != Some(&digest) {
+        report.template_ignored.push("worker");
+    }
+    scale(pass, job, victims, plan, report);
+}
+
+fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
+    let left = pass.observed.workers.iter().find(|pod| pod.active() && !pass.husk(pod));
+    if let Some(pod) = left {
+        report.waits_for_pod = Some((pod.name.clone(), pod.node.clone()));
+        return;
+    }
+    let name = names::worker_job(&pass.observed.job.name);
+    if children::may_create(pass, &name, plan, report) {
+        let body = build::worker_job::worker_job(&pass.context(), pass.job.workers);
+        plan.actions.push(Action::Create { kind: ObjectKind::Job, name, body: Box::new(body) });
+    }
+}
+
+fn delete(job: &JobFacts, plan: &mut Plan) {
+    plan.actions.push(Action::DeleteJob { name: job.name.clone(), uid: job.uid.clone() });
+}
+
+/// Somebody (Kueue) suspended the worker Job of a job that runs: set back once, then with growing
+/// distance.
+fn unsuspend(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
+    if let Some((at, count)) = pass.observed.memory.unsuspended {
+        let due = at.saturating_add(back_off(10, count.saturating_sub(1), 600)).unwrap_or(pass.now);
+        if due > pass.now {
+            plan.look_at(due);
+            return;
+        }
+    }
+    patch(job, json!({ "suspend": false }), plan);
+}
+
+fn scale(pass: &Pass<'_>, job: &JobFacts, victims: &[u32], plan: &mut Plan, report: &mut Report) {
+    let wanted = i32::try_from(pass.job.workers).unwrap_or(i32::MAX);
+    if wanted == job.parallelism {
+        return;
+    }
+    if wanted > job.parallelism {
+        if wanted <= job.completions {
+            patch(job, json!({ "parallelism": wanted }), plan);
+        } else if pass.tries().any(|pod| pod.active() && !pass.husk(pod)) {
+            report.growth_waits = true;
+        } else {
+            delete(job, plan);
+        }
+        return;
+    }
+    // While a worker that stays is not Ready, the Job controller might remove that one instead.
+    let stays_unready = pass
+        .workers
+        .live
+        .iter()
+        .any(|(index, pod)| !pod.ready && !victims.contains(index));
+    if stays_unready && !victims.is_empty() {
+        return;
+    }
+    for index in victims {
+        let Some(pod) = pass.workers.live.get(index) else { continue };
+        if pod.tracked {
+            plan.actions.push(Action::Retire { pod: pod.name.clone(), uid: pod.uid.clone() });
+        }
+        plan.actions.push(Action::DeletePod {
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            force: false,
+        });
+    }
+    patch(job, json!({ "parallelism": wanted }), plan);
+}
+
+fn patch(job: &JobFacts, spec: serde_json::Value, plan: &mut Plan) {
+    plan.actions.push(Action::Patch {
+        kind: ObjectKind::Job,
+        name: job.name.clone(),
+        body: children::job_patch(&job.uid, &job.resource_version, json!({}), spec),
+    });
+}
+
+/// The workers that leave when fewer are wanted than live: first those of `removeFirst`, then by
+/// lower `pod-deletion-cost`, then those that are not Ready, then the highest index. Empty while
+/// nothing has to shrink.
+#[must_use]
+pub fn victims(pass: &Pass<'_>) -> Vec<u32> {
+    let Some(job) = pass.worker_job() else {
+        return Vec::new();
+    };
+    let wanted = pass.job.workers as usize;
+    let live = &pass.workers.live;
+    if job.parallelism <= i32::try_from(wanted).unwrap_or(i32::MAX) || live.len() <= wanted {
+        return Vec::new();
+    }
+    let name = &pass.observed.job.name;
+    let mut order: Vec<u32> = live.keys().copied().collect();
+    order.sort_by_key(|index| {
+        let pod = live.get(index);
+        let hostname = names::worker_hostname(name, *index);
+        let named = pass.job.remove_first.contains(&hostname);
+        let cost = pod.map_or(0, |pod| pod.deletion_cost);
+        let ready = pod.is_some_and(|pod| pod.ready);
+        (!named, cost, ready, std::cmp::Reverse(*index))
+    });
+    order.truncate(live.len() - wanted);
+    order.sort_unstable();
+    order
+}
