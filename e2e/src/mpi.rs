@@ -124,6 +124,16 @@ impl MpiJob {
         self.script(&format!("{WAIT_FOR_GO}{script}"))
     }
 
+    /// The launcher runs `first` at its first try and `later` at all others. What tells them apart
+    /// is a file on worker 0, so worker 0 has to outlive the first try.
+    #[must_use]
+    pub fn tries(self, first: &str, later: &str) -> Self {
+        self.script(&format!(
+            "if ssh {WORKER_0} test -e /tmp/tried; then {later}; exit; fi; \
+             ssh {WORKER_0} touch /tmp/tried; {first}"
+        ))
+    }
+
     /// Retries of the launcher.
     #[must_use]
     pub fn backoff_limit(self, limit: i32) -> Self {

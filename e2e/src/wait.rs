@@ -104,6 +104,52 @@ impl Namespace {
             .await
     }
 
+    /// Workers `0..count` of `job`, all Ready and on `node`.
+    pub async fn until_new_workers_ready(
+        &self,
+        job: &str,
+        count: usize,
+        node: &str,
+    ) -> Result<BTreeMap<u32, Pod>> {
+        self.pods
+            .until(
+                &format!("{count} Ready workers of {job} on {node}"),
+                SOON,
+                |seen| {
+                    let mut workers = workers_at(seen, job);
+                    workers.retain(|_, p| is_ready(p) && mpi::node(p) == node);
+                    Ok((workers.len() == count).then_some(workers))
+                },
+            )
+            .await
+    }
+
+    /// Waits until `count` workers of `job` are off the Job controller's books.
+    pub async fn until_retired(&self, job: &str, count: usize) -> Result<()> {
+        self.pods
+            .until(&format!("{count} retired workers of {job}"), SOON, |seen| {
+                let retired = workers_at(seen, job)
+                    .values()
+                    .filter(|p| is_ready(p) && p.finalizers().is_empty())
+                    .count();
+                Ok((retired == count).then_some(()))
+            })
+            .await
+    }
+
+    /// Waits until the newest launcher pod of `job` has printed that `ranks` ranks run.
+    pub async fn until_ranks(&self, job: &str, ranks: usize) -> Result<()> {
+        self.until_launcher_runs(job, &[]).await?;
+        poll(&format!("{ranks} ranks of {job}"), SOON, async || {
+            let Some(launcher) = self.launchers_ever(job).pop() else {
+                return Ok(None);
+            };
+            let log = self.log(&launcher).await?;
+            Ok((mpi::rank_hosts(&log).len() >= ranks).then_some(()))
+        })
+        .await
+    }
+
     /// The first launcher pod of `job` that runs and is not in `known` (uids).
     pub async fn until_launcher_runs(&self, job: &str, known: &[String]) -> Result<Pod> {
         self.pods
@@ -250,6 +296,55 @@ impl Namespace {
             );
         }
         Ok(())
+    }
+
+    /// No launcher pod of `job` was created while an earlier one had not ended.
+    pub fn assert_one_launcher_at_a_time(&self, job: &str) -> Result<()> {
+        let seen = self.pods.all();
+        for (at, one) in seen.iter().enumerate() {
+            if one.change != Change::Added || !mpi::is_launcher_of(&one.object, job) {
+                continue;
+            }
+            let running: Vec<String> = live(&seen[..at])
+                .into_values()
+                .filter(|p| {
+                    mpi::is_launcher_of(p, job) && !matches!(mpi::phase(p), "Succeeded" | "Failed")
+                })
+                .map(|p| p.name_any())
+                .collect();
+            ensure!(
+                running.is_empty(),
+                "launcher pod {} was created beside {running:?}",
+                one.object.name_any()
+            );
+        }
+        Ok(())
+    }
+
+    /// For `time`, no launcher pod of `job` is created.
+    pub async fn no_launcher_for(&self, job: &str, time: Duration) -> Result<()> {
+        let known = self.launchers_ever(job).len();
+        tokio::time::sleep(time).await;
+        let now = self.launchers_ever(job);
+        ensure!(
+            now.len() == known,
+            "a launcher of {job} was created although it has to wait: {}",
+            now[known].name_any()
+        );
+        Ok(())
+    }
+
+    /// Waits until `count` launcher pods of `job` have ended, and returns the last of them.
+    pub async fn until_tries_ended(&self, job: &str, count: usize) -> Result<Pod> {
+        self.pods
+            .until(&format!("the end of try {count} of {job}"), SOON, |seen| {
+                let ended: Vec<Pod> = ever(seen, |p| mpi::is_launcher_of(p, job))
+                    .into_iter()
+                    .filter(|p| matches!(mpi::phase(p), "Succeeded" | "Failed"))
+                    .collect();
+                Ok(ended.get(count - 1).cloned())
+            })
+            .await
     }
 
     /// The worker Job counted nothing: no failure, no success, no finished index.
