@@ -1,0 +1,108 @@
+//! The running operator answers where the contract says: its Lease, its health, its metrics, its
+//! roles, and it asks for no right that it must not have.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use e2e::{Cluster, cluster::OPERATOR};
+use kube::ResourceExt;
+use serde_json::Value;
+
+/// Runs `body` on the cluster, or skips when there is none.
+async fn on_cluster(body: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) {
+    match Cluster::connect().await {
+        Ok(Some(cluster)) => body(&cluster).await.unwrap(),
+        Ok(None) => {}
+        Err(error) => panic!("no cluster: {error:?}"),
+    }
+}
+
+async fn get(cluster: &Cluster, line: &str) -> anyhow::Result<Value> {
+    let mut args: Vec<&str> = line.split_whitespace().collect();
+    args.extend(["-o", "json"]);
+    Ok(serde_json::from_str(&cluster.kubectl(&args).await?)?)
+}
+
+#[tokio::test]
+async fn contract_07_37_the_lease_mpi_operator_is_held_by_an_operator_pod() {
+    on_cluster(async |cluster| {
+        let lease = get(cluster, "get lease mpi-operator -n mpi-operator").await?;
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        let pods = cluster.operator_pods().await?;
+        assert!(
+            pods.iter()
+                .any(|p| holder.starts_with(&format!("{}_", p.name_any()))),
+            "{holder}"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn contract_07_38_healthz_on_8080_answers_ok() {
+    on_cluster(async |cluster| {
+        let pods = cluster.operator_pods().await?;
+        let pod = pods.first().expect("the operator runs").name_any();
+        for path in ["healthz", "healthz/leaderElection"] {
+            let url = format!("/api/v1/namespaces/{OPERATOR}/pods/{pod}:8080/proxy/{path}");
+            let said = cluster.kubectl(&["get", "--raw", &url]).await?;
+            assert_eq!(said.trim(), "ok", "{path}");
+        }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn contract_07_40_deployment_and_user_roles_have_the_shipped_names_and_labels() {
+    on_cluster(async |cluster| {
+        let deployment = get(cluster, "get deployment mpi-operator -n mpi-operator").await?;
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["name"], "mpi-operator");
+        assert!(container["args"].is_array(), "tools append flags to args");
+        get(cluster, "get serviceaccount mpi-operator -n mpi-operator").await?;
+        get(cluster, "get clusterrole mpi-operator").await?;
+        get(cluster, "get clusterrolebinding mpi-operator").await?;
+        let prefix = "rbac.authorization.kubeflow.org/aggregate-to";
+        for (name, labels) in [
+            ("admin", vec!["kubeflow-admin"]),
+            ("edit", vec!["kubeflow-edit", "kubeflow-mpijobs-admin"]),
+            ("view", vec!["kubeflow-view"]),
+        ] {
+            let role = get(cluster, &format!("get clusterrole kubeflow-mpijobs-{name}")).await?;
+            for label in labels {
+                let key = format!("{prefix}-{label}");
+                assert_eq!(role["metadata"]["labels"][&key], "true", "{name}: {key}");
+            }
+        }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn contract_07_42_the_operator_may_neither_exec_nor_read_foreign_secrets() {
+    on_cluster(async |cluster| {
+        let user = "system:serviceaccount:mpi-operator:mpi-operator";
+        for (verb, resource) in [
+            ("create", "pods/exec"),
+            ("create", "pods"),
+            ("list", "secrets"),
+            ("watch", "secrets"),
+            ("update", "jobs.batch/status"),
+        ] {
+            // `kubectl auth can-i` answers "no" with exit code 1.
+            let can = cluster
+                .kubectl(&["auth", "can-i", verb, resource, "--as", user, "-A"])
+                .await;
+            assert!(can.is_err(), "the operator may {verb} {resource}");
+        }
+        Ok(())
+    })
+    .await;
+}
