@@ -40,6 +40,8 @@ usage() { sed -n '2,/^set -/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 # up and down of one cluster never run at the same time; whoever comes second waits.
 with_cluster_lock() {
+  # Before anything is written: not to root's cache, and not for nothing.
+  [[ $CLUSTER != local ]] || need_root
   mkdir -p "$CACHE/lock"
   exec 8>"$CACHE/lock/cluster-$CLUSTER-$BRIDGE"
   flock -n 8 || {
@@ -68,8 +70,14 @@ case $command in
       "${CLUSTER}_load" "$archive"
     done
     ;;
-  node-stop | node-start) "${CLUSTER}_${command/-/_}" "${1:?usage: hack/cluster.sh $command NODE}" ;;
-  kwok) with_cluster_lock kwok_nodes "${1:?usage: hack/cluster.sh kwok N}" ;;
+  node-stop | node-start)
+    (($# == 1)) || die "usage: hack/cluster.sh $command NODE"
+    "${CLUSTER}_${command/-/_}" "$1"
+    ;;
+  kwok)
+    (($# == 1)) || die "usage: hack/cluster.sh kwok N"
+    with_cluster_lock kwok_nodes "$1"
+    ;;
   help | -h | --help) usage ;;
   *)
     usage >&2

@@ -48,6 +48,13 @@ hash_of() { # FILE... -> short hash of their contents, in the order given
   cat "$@" | sha256sum | cut -c1-16
 }
 
+# Marks an entry of the cache as used and removes those of its kind that nobody used for
+# two weeks: recipes change, and an image is 160 MB.
+keep_fresh() { # FILE PREFIX_OF_ITS_KIND
+  touch -a "$1"
+  find "${1%/*}" -maxdepth 1 -type f -name "$2*" -atime +14 -delete
+}
+
 # Only one process at a time may make an entry of the cache; the others wait for it.
 with_cache_lock() { # NAME COMMAND...
   local name=$1

@@ -35,7 +35,10 @@ spec:
 YAML
   done >"$CLUSTER_DIR/kwok-nodes.yaml"
   if ((n == 0)); then
-    ! is_running kwok || kill "$(cat "$RUN_DIR/kwok.pid")"
+    if is_running kwok; then
+      kill -KILL "$(cat "$RUN_DIR/kwok.pid")"
+      rm -f "$RUN_DIR/kwok.pid"
+    fi
     say "no simulated nodes"
     return 0
   fi

@@ -22,7 +22,10 @@ in_root() { # DIR COMMAND...: with nothing of the caller's environment
 make_openmpi() {
   local output
   output=$(openmpi_archive)
-  [[ -f $output ]] && return 0
+  if [[ -f $output ]]; then
+    keep_fresh "$output" openmpi-
+    return 0
+  fi
   if [[ $CLUSTER == kind ]]; then
     mkdir -p "$CACHE/images"
     docker build -t mpi-operator/openmpi:dev -t mpioperator/mpi-pi:openmpi \
