@@ -6,7 +6,8 @@
 //! What it rests on: every write carries the resourceVersion that it was decided on. Clocks of
 //! other machines are never read: a candidate waits for the whole duration, counted from when it
 //! saw the Lease change last. And a leader counts from before it *sent* a renewal, which is
-//! earlier than anybody can have seen it, so it stops writing before anybody may take over.
+//! earlier than anybody can have seen it. It stops writing one call's time before anybody may take
+//! over, and goes on if a renewal gets through.
 
 #![allow(
     clippy::disallowed_methods,
@@ -45,9 +46,12 @@ pub struct LeaseConfig {
     pub identity: String,
     /// How long others leave a Lease alone that does not change; whole seconds, at least 1.
     pub duration: Duration,
-    /// A leader that could not renew for this long stops writing and ends. What is left of
-    /// `duration` is for the requests that are still on their way.
+    /// A leader that could not renew for this long ends; less than `duration`.
     pub renew_deadline: Duration,
+    /// The longest that one write may be on its way. A leader sends none when less than this is
+    /// left of the Lease, so that none arrives under its successor; less than `duration` by some
+    /// renewals.
+    pub write_limit: Duration,
     /// Between two renewals, and between two looks of a candidate.
     pub retry: Duration,
     /// A candidate that is refused (no right, no such namespace) for this long gives up. Not at
@@ -58,9 +62,9 @@ pub struct LeaseConfig {
 impl LeaseConfig {
     /// The Lease `mpi-operator` in this namespace, as `<hostname>_<uuid>`.
     ///
-    /// The duration is the Go operator's 15 s. It gave up after 5 s without a renewal, which ends
-    /// it whenever an API server restarts; 10 s still leaves a third of the duration as margin.
-    /// A look each 2 s lets a successor lead 17 s after its leader was killed.
+    /// The duration is the Go operator's 15 s. It ended 5 s after a renewal was due, so whenever an
+    /// API server restarted; here writes pause after 5 s and the process ends after 10 s. A look
+    /// each 2 s lets a successor lead 17 s after its leader was killed.
     ///
     /// # Errors
     ///
@@ -72,6 +76,7 @@ impl LeaseConfig {
             identity: new_identity()?,
             duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
+            write_limit: Duration::from_secs(10),
             retry: Duration::from_secs(2),
             refusal_limit: Duration::from_secs(30),
         })
@@ -187,7 +192,7 @@ impl Leadership {
 
     fn held(sent: Instant, config: &LeaseConfig) -> Self {
         Self(Hold::Held {
-            write_until: sent + config.renew_deadline,
+            write_until: sent + config.duration.saturating_sub(config.write_limit),
             lease_until: sent + config.duration,
         })
     }
@@ -411,8 +416,8 @@ impl Elector {
     async fn try_step(&mut self) -> Result<Duration, Failure> {
         if self.look || self.led_since_sent.is_none() {
             let lease = self.call(self.api.get_opt(&self.config.name)).await?;
-            self.observed = lease
-                .map(|lease| Observed::next(self.observed.as_ref(), lease, Instant::now()));
+            self.observed =
+                lease.map(|lease| Observed::next(self.observed.as_ref(), lease, Instant::now()));
             self.look = false;
         }
         let config = &self.config;
@@ -456,7 +461,8 @@ impl Elector {
         let uid = lease.metadata.uid.clone();
         self.observed = Some(Observed::next(None, lease, sent));
         let first = self.led_since_sent.replace(sent).is_none();
-        self.state.send_replace(Leadership::held(sent, &self.config));
+        self.state
+            .send_replace(Leadership::held(sent, &self.config));
         if first {
             info!(identity = %self.config.identity, lease = %self.config.path(), "became leader");
             self.announce(uid).await;
@@ -466,17 +472,17 @@ impl Elector {
 
     /// While leading: is the Lease still ours, and renewed recently enough?
     fn check_held(&mut self) -> Result<(), LeaseError> {
-        let Leadership(Hold::Held { write_until, .. }) = *self.state.borrow() else {
+        if !matches!(*self.state.borrow(), Leadership(Hold::Held { .. })) {
             return Ok(());
-        };
+        }
         let holder = self.observed.as_ref().and_then(Observed::holder);
-        if self.led_since_sent.is_none() {
+        let Some(sent) = self.led_since_sent else {
             return Err(LeaseError::TakenOver {
                 path: self.config.path(),
                 by: holder.unwrap_or_default().to_owned(),
             });
-        }
-        if Instant::now() >= write_until {
+        };
+        if sent.elapsed() >= self.config.renew_deadline {
             return Err(LeaseError::Expired {
                 path: self.config.path(),
                 seconds: self.config.renew_deadline.as_secs(),

@@ -10,6 +10,10 @@ use tracing_subscriber::EnvFilter;
 const LOST: u8 = 255;
 
 fn main() -> ExitCode {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "flags have defaults in the environment"
+    )]
     let env = |name: &str| std::env::var(name).ok();
     let config = match args::parse(std::env::args().skip(1), &env) {
         Ok(Parsed::Run(config)) => *config,
@@ -35,7 +39,10 @@ fn main() -> ExitCode {
     }
     // Passes wait for the API server most of the time; two threads keep one of them free for the
     // lease while the other decodes a long list.
-    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let built = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     let runtime = match built {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -57,7 +64,9 @@ fn main() -> ExitCode {
 fn log(config: &Config) {
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new(format!("warn,mpi_operator={}", config.log_level())));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match config.log_format {
         LogFormat::Text => log.with_ansi(false).init(),
         LogFormat::Json => log.json().init(),

@@ -443,7 +443,10 @@ mpi_operator_is_leader 1
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
-        assert!(!text.contains("# EOF"), "that is OpenMetrics, not {CONTENT_TYPE}");
+        assert!(
+            !text.contains("# EOF"),
+            "that is OpenMetrics, not {CONTENT_TYPE}"
+        );
         assert!(!text.contains("_total_total"));
     }
 

@@ -150,7 +150,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 }
 
 fn now() -> Instant {
-    #[expect(clippy::disallowed_methods, reason = "the runtime's clock, which tests can hold")]
+    // The runtime's clock, which tests can hold.
     Instant::now()
 }
 
@@ -166,7 +166,10 @@ mod tests {
             queue.push(key);
         }
         assert_eq!(queue.depth(), 3);
-        assert_eq!([queue.pop().await, queue.pop().await, queue.pop().await], ["a", "b", "c"]);
+        assert_eq!(
+            [queue.pop().await, queue.pop().await, queue.pop().await],
+            ["a", "b", "c"]
+        );
     }
 
     #[tokio::test(start_paused = true)]

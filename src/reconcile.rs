@@ -70,10 +70,14 @@ impl Reconciler {
         loop {
             let key = self.sink.queue.pop().await;
             self.metrics.set_queue_depth(self.sink.queue.depth());
-            #[expect(clippy::disallowed_methods, reason = "measures the pass for its metric")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "measures the pass for its metric"
+            )]
             let begun = Instant::now();
             self.pass(&key).await;
-            self.metrics.observe_reconcile(begun.elapsed().as_secs_f64());
+            self.metrics
+                .observe_reconcile(begun.elapsed().as_secs_f64());
             self.sink.queue.done(&key);
         }
     }
@@ -109,8 +113,11 @@ impl Reconciler {
                     let soft = patch.soft;
                     self.index().remember(key, |memory| {
                         memory.status_written = Some(now);
-                        memory.soft_writes =
-                            if soft { memory.soft_writes.saturating_add(1) } else { 0 };
+                        memory.soft_writes = if soft {
+                            memory.soft_writes.saturating_add(1)
+                        } else {
+                            0
+                        };
                     });
                     if let Some(object) = object {
                         self.sink.take(Change::Seen(object));
@@ -130,7 +137,9 @@ impl Reconciler {
     async fn perform(&self, observed: &Observed, action: &Action) -> Outcome {
         let job = &observed.job;
         tracing::debug!(namespace = %job.namespace, mpijob = %job.name, action = %name_of(action), "write");
-        self.writer.perform(&job.namespace, &job.name, &job.uid, action).await
+        self.writer
+            .perform(&job.namespace, &job.name, &job.uid, action)
+            .await
     }
 
     /// Puts the answer to an action into the facts. Returns the pause if the pass has to come again.
@@ -168,10 +177,13 @@ impl Reconciler {
             }
             Outcome::Node(facts) => {
                 if let Action::LookAtNode { name } = action {
-                    let facts = facts.map_or_else(|| actions::no_node(now), |mut facts| {
-                        facts.asked = now;
-                        facts
-                    });
+                    let facts = facts.map_or_else(
+                        || actions::no_node(now),
+                        |mut facts| {
+                            facts.asked = now;
+                            facts
+                        },
+                    );
                     self.index().node(name.clone(), facts);
                     self.sink.queue.push(key.clone());
                 }
@@ -183,7 +195,8 @@ impl Reconciler {
                 None
             }
             Outcome::Priorities(launcher, worker) => {
-                self.index().remember(key, |memory| memory.priorities = Some((launcher, worker)));
+                self.index()
+                    .remember(key, |memory| memory.priorities = Some((launcher, worker)));
                 self.sink.queue.push(key.clone());
                 None
             }
@@ -231,7 +244,8 @@ impl Reconciler {
             });
         }
         if let Some(digest) = &plan.pod_group {
-            self.index().remember(key, |memory| memory.pod_group = Some(digest.clone()));
+            self.index()
+                .remember(key, |memory| memory.pod_group = Some(digest.clone()));
         }
     }
 
@@ -271,7 +285,9 @@ impl Reconciler {
             failed |= this;
         }
         if failed {
-            self.sink.queue.push_after(key.clone(), Duration::from_secs(1));
+            self.sink
+                .queue
+                .push_after(key.clone(), Duration::from_secs(1));
         } else if plan.background.len() > MOST_BACKGROUND {
             self.sink.queue.push(key.clone());
         }
@@ -285,16 +301,22 @@ impl Reconciler {
             if let Some(at) = plan.look_again {
                 let distance = at.duration_since((self.sink.clock)());
                 // A little late rather than a little early, which would only come again.
-                let delay = Duration::try_from(distance).unwrap_or_default() + Duration::from_millis(5);
+                let delay =
+                    Duration::try_from(distance).unwrap_or_default() + Duration::from_millis(5);
                 self.sink.queue.push_after(key.clone(), delay);
             }
             return;
         };
         let count = failures.entry(key.clone()).or_default();
-        let pause = FIRST_PAUSE.saturating_mul(1 << (*count).min(10)).min(MOST_PAUSE);
+        let pause = FIRST_PAUSE
+            .saturating_mul(1 << (*count).min(10))
+            .min(MOST_PAUSE);
         *count += 1;
         drop(failures);
-        self.sink.queue.push_after(key.clone(), after.unwrap_or(pause).min(MOST_PAUSE).max(pause));
+        self.sink.queue.push_after(
+            key.clone(),
+            after.unwrap_or(pause).min(MOST_PAUSE).max(pause),
+        );
     }
 
     fn tell(&self, observed: &Observed, plan: &Plan) {
@@ -343,12 +365,24 @@ fn note_write(index: &mut Index, key: &Key, action: &Action, now: Timestamp) {
 
 fn name_of(action: &Action) -> &'static str {
     match action {
-        Action::Create { kind: ObjectKind::Service, .. } => "create the Service",
-        Action::Create { kind: ObjectKind::ConfigMap, .. } => "create the ConfigMap",
-        Action::Create { kind: ObjectKind::PodGroup, .. } => "write the PodGroup",
+        Action::Create {
+            kind: ObjectKind::Service,
+            ..
+        } => "create the Service",
+        Action::Create {
+            kind: ObjectKind::ConfigMap,
+            ..
+        } => "create the ConfigMap",
+        Action::Create {
+            kind: ObjectKind::PodGroup,
+            ..
+        } => "write the PodGroup",
         Action::Create { .. } => "create a Job",
         Action::CreateSecret { .. } => "create the Secret",
-        Action::Patch { kind: ObjectKind::Job, .. } => "patch a Job",
+        Action::Patch {
+            kind: ObjectKind::Job,
+            ..
+        } => "patch a Job",
         Action::Patch { .. } => "patch a child",
         Action::ReplaceConfigMap { .. } => "replace the ConfigMap's data",
         Action::DeleteJob { .. } => "delete a Job",

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::args::Config;
 use crate::facts::index::{ChildKind, Index, Kind};
-use crate::lease::{self, LeaseConfig, Leadership};
+use crate::lease::{self, Leadership, LeaseConfig};
 use crate::metrics::Metrics;
 use crate::plan::Options;
 use crate::plan::build::{Gang, Settings};
@@ -41,7 +41,9 @@ pub fn options(config: &Config) -> Options {
         if name == "volcano" {
             Gang::Volcano
         } else {
-            Gang::SchedulerPlugins { scheduler_name: name.clone() }
+            Gang::SchedulerPlugins {
+                scheduler_name: name.clone(),
+            }
         }
     });
     Options {
@@ -67,13 +69,19 @@ pub enum Exit {
 }
 
 async fn client_config(config: &Config) -> Result<kube::Config> {
-    let env = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let options = KubeConfigOptions::default();
-    let mut client = if env("KUBECONFIG").is_some() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "KUBECONFIG wins over -kubeConfig"
+    )]
+    let by_environment = std::env::var("KUBECONFIG").is_ok_and(|text| !text.is_empty());
+    let mut client = if by_environment {
         let kubeconfig = Kubeconfig::from_env()
             .context("reading KUBECONFIG")?
             .context("KUBECONFIG names no file")?;
-        kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.context("KUBECONFIG")?
+        kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .context("KUBECONFIG")?
     } else if let Some(path) = &config.kubeconfig {
         let kubeconfig =
             Kubeconfig::read_from(path).with_context(|| format!("-kubeConfig={path}"))?;
@@ -81,7 +89,11 @@ async fn client_config(config: &Config) -> Result<kube::Config> {
             .await
             .with_context(|| format!("-kubeConfig={path}"))?
     } else if let Some(master) = &config.master {
-        kube::Config::new(master.parse().with_context(|| format!("-master={master}"))?)
+        kube::Config::new(
+            master
+                .parse()
+                .with_context(|| format!("-master={master}"))?,
+        )
     } else {
         // By address, so that it works before cluster DNS does.
         kube::Config::incluster_env().context(
@@ -89,7 +101,9 @@ async fn client_config(config: &Config) -> Result<kube::Config> {
         )?
     };
     if let Some(master) = &config.master {
-        client.cluster_url = master.parse().with_context(|| format!("-master={master}"))?;
+        client.cluster_url = master
+            .parse()
+            .with_context(|| format!("-master={master}"))?;
     }
     client.connect_timeout = Some(CONNECT_TIMEOUT);
     client.read_timeout = Some(READ_TIMEOUT);
@@ -102,13 +116,18 @@ async fn client_config(config: &Config) -> Result<kube::Config> {
 #[expect(clippy::disallowed_types, reason = "the runtime makes the client")]
 async fn probe(client: &kube::Client, namespace: Option<&str>) -> Result<Option<Exit>> {
     let path = match namespace {
-        Some(namespace) => format!("/apis/kubeflow.org/v2beta1/namespaces/{namespace}/mpijobs?limit=1"),
+        Some(namespace) => {
+            format!("/apis/kubeflow.org/v2beta1/namespaces/{namespace}/mpijobs?limit=1")
+        }
         None => "/apis/kubeflow.org/v2beta1/mpijobs?limit=1".to_owned(),
     };
     let deadline = tokio::time::Instant::now() + START_PATIENCE;
     loop {
-        let request = http::Request::get(&path).body(Vec::new()).context("building a request")?;
-        let answer = tokio::time::timeout(Duration::from_secs(10), client.request_text(request)).await;
+        let request = http::Request::get(&path)
+            .body(Vec::new())
+            .context("building a request")?;
+        let answer =
+            tokio::time::timeout(Duration::from_secs(10), client.request_text(request)).await;
         let message = match answer {
             Ok(Ok(_)) => return Ok(None),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
@@ -158,7 +177,9 @@ pub async fn run(config: Config) -> Result<Exit> {
         servers.spawn(serve::serve(listener, router, "metrics", stopped.clone()));
     }
 
-    let client = kube::Client::try_from(client_config(&config).await?).context("making a client")?;
+    #[expect(clippy::disallowed_types, reason = "the runtime makes the client")]
+    let client =
+        kube::Client::try_from(client_config(&config).await?).context("making a client")?;
     if let Some(exit) = probe(&client, config.namespace.as_deref()).await? {
         return Ok(exit);
     }
@@ -231,18 +252,28 @@ async fn operate(
     }
     metrics.set_leader(true);
     tracing::info!("leading");
-    ready.send_replace(Readiness::Starting("the first lists are under way".to_owned()));
+    ready.send_replace(Readiness::Starting(
+        "the first lists are under way".to_owned(),
+    ));
 
     let index: Arc<Mutex<Index>> = Arc::default();
     let queue = Arc::new(Queue::default());
-    let sink = Sink { index: index.clone(), queue: queue.clone(), clock: wall_clock };
+    let sink = Sink {
+        index: index.clone(),
+        queue: queue.clone(),
+        clock: wall_clock,
+    };
     let may_write: Arc<dyn Fn() -> bool + Send + Sync> = {
         let leads = leads.clone();
         Arc::new(move || leads.borrow().is_leader())
     };
     let writer = Writer::new(client.clone(), may_write, metrics.clone());
-    let reconciler =
-        Arc::new(Reconciler::new(sink.clone(), writer, options(config), metrics.clone()));
+    let reconciler = Arc::new(Reconciler::new(
+        sink.clone(),
+        writer,
+        options(config),
+        metrics.clone(),
+    ));
 
     let watches = crate::watch::run(client, config.namespace.as_deref(), sink);
     let work = async {
@@ -254,7 +285,11 @@ async fn operate(
             Kind::Child(ChildKind::Service),
             Kind::Child(ChildKind::ConfigMap),
         ];
-        while !index.lock().unwrap_or_else(PoisonError::into_inner).synced(&kinds) {
+        while !index
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .synced(&kinds)
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         ready.send_replace(Readiness::Ready);
@@ -284,7 +319,10 @@ async fn operate(
 }
 
 fn wall_clock() -> Timestamp {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the wall clock"
+    )]
     Timestamp::now()
 }
 

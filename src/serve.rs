@@ -148,8 +148,8 @@ pub async fn serve(
     shutdown: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     let mut drain = shutdown.clone();
-    let server =
-        axum::serve(listener, router).with_graceful_shutdown(async move { stopped(shutdown).await });
+    let server = axum::serve(listener, router)
+        .with_graceful_shutdown(async move { stopped(shutdown).await });
     let late = async {
         let _ = drain.wait_for(|stop| *stop).await;
         tokio::time::sleep(DRAIN).await;
@@ -219,8 +219,7 @@ mod tests {
         assert_eq!(body, "waiting for the first list of pods");
         let (status, _, _) = ask(router(Leadership::standby(), starting), "/readyz").await;
         assert_eq!(status, 200);
-        let (status, _, body) =
-            ask(router(Leadership::alone(), Readiness::Ready), "/readyz").await;
+        let (status, _, body) = ask(router(Leadership::alone(), Readiness::Ready), "/readyz").await;
         assert_eq!((status, body.as_str()), (200, "ok"));
     }
 

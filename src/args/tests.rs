@@ -93,10 +93,7 @@ fn each_flag_is_read_in_all_four_forms() {
         ] {
             assert_eq!(read(&run(&args)), *value, "{args:?}");
         }
-        fails(
-            &[one.as_str()],
-            &format!("flag needs an argument: -{name}"),
-        );
+        fails(&[one.as_str()], &format!("flag needs an argument: -{name}"));
     }
 }
 

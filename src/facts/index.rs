@@ -127,6 +127,17 @@ struct StoredJob {
     facts: Arc<JobFacts>,
 }
 
+/// Whether a pod whose owner is unknown is what a Job of MPIJob `job` left behind. It is only ever
+/// waited for, so a pod that somebody made up can do no more than delay that job's start.
+fn is_left_over(pod: &PodFacts, job: &str) -> bool {
+    let name = if pod.launcher {
+        names::launcher_job(job)
+    } else {
+        names::worker_job(job)
+    };
+    pod.owner_name == name && pod.deleted.is_some()
+}
+
 /// All facts. One lock guards it; every method is short and does no I/O.
 #[derive(Debug, Default)]
 pub struct Index {
@@ -141,6 +152,9 @@ pub struct Index {
     job_owner: HashMap<String, String>,
     pods: HashMap<String, Arc<PodFacts>>,
     pods_by_owner: HashMap<String, BTreeMap<String, Arc<PodFacts>>>,
+    /// Owners of pods by namespace and MPIJob name, so that pods of a Job that was gone before
+    /// this process started are found.
+    owners_by_job: HashMap<(String, String), BTreeSet<String>>,
     children: HashMap<(ChildKind, String, String), Arc<ChildFacts>>,
     child_names: HashMap<String, (ChildKind, String, String)>,
     nodes: BTreeMap<String, NodeFacts>,
@@ -226,7 +240,11 @@ impl Index {
         match object {
             Object::MpiJob(job) => {
                 let key: Key = Arc::from(job.uid.as_str());
-                if self.jobs.get(&key).is_some_and(|old| old.version >= version && version > 0) {
+                if self
+                    .jobs
+                    .get(&key)
+                    .is_some_and(|old| old.version >= version && version > 0)
+                {
                     return Vec::new();
                 }
                 let name = (job.namespace.clone(), job.name.clone());
@@ -238,19 +256,39 @@ impl Index {
                 self.jobs.insert(key.clone(), Arc::new(job));
                 vec![key]
             }
-            Object::Job { namespace, owner, facts } => {
+            Object::Job {
+                namespace,
+                owner,
+                facts,
+            } => {
                 let uid = facts.uid.clone();
-                if self.batch.get(&uid).is_some_and(|old| old.facts.version >= version) {
+                if self
+                    .batch
+                    .get(&uid)
+                    .is_some_and(|old| old.facts.version >= version)
+                {
                     return Vec::new();
                 }
-                self.batch_by_owner.entry(owner.clone()).or_default().insert(uid.clone());
+                self.batch_by_owner
+                    .entry(owner.clone())
+                    .or_default()
+                    .insert(uid.clone());
                 self.job_owner.insert(uid.clone(), owner.clone());
-                let stored = StoredJob { owner: owner.clone(), namespace, facts: Arc::new(facts) };
+                let stored = StoredJob {
+                    owner: owner.clone(),
+                    namespace,
+                    facts: Arc::new(facts),
+                };
                 self.batch.insert(uid, stored);
                 self.key_of(&owner).into_iter().collect()
             }
             Object::Pod(pod) => self.store_pod(pod, now),
-            Object::Child { kind, namespace, name, facts } => {
+            Object::Child {
+                kind,
+                namespace,
+                name,
+                facts,
+            } => {
                 let id = (kind, namespace, name);
                 if self
                     .children
@@ -262,7 +300,10 @@ impl Index {
                 let owner = facts.owner.clone();
                 self.child_names.insert(facts.uid.clone(), id.clone());
                 self.children.insert(id, Arc::new(facts));
-                owner.and_then(|owner| self.key_of(&owner)).into_iter().collect()
+                owner
+                    .and_then(|owner| self.key_of(&owner))
+                    .into_iter()
+                    .collect()
             }
         }
     }
@@ -272,7 +313,7 @@ impl Index {
         if old.is_some_and(|old| old.version >= pod.version) {
             return Vec::new();
         }
-        let key = self.key_of_pod(&pod.owner);
+        let key = self.key_of_pod(&pod);
         // A worker that ended although nobody asked for it: remembered, so that a worker that
         // crashes again and again is left to the Job controller's back-off.
         let ended_by_itself = pod.terminal()
@@ -280,16 +321,24 @@ impl Index {
             && !pod.disrupted
             && !pod.launcher
             && old.is_some_and(|old| !old.terminal());
-        if ended_by_itself
-            && let (Some(key), Some(index)) = (key.clone(), pod.index)
-        {
-            let ends = self.memory.entry(key).or_default().ends.entry(index).or_default();
+        if ended_by_itself && let (Some(key), Some(index)) = (key.clone(), pod.index) {
+            let ends = self
+                .memory
+                .entry(key)
+                .or_default()
+                .ends
+                .entry(index)
+                .or_default();
             ends.retain(|end| now.duration_since(*end) < SignedDuration::from_hours(1));
             ends.push(now);
             if ends.len() > ENDS {
                 ends.remove(0);
             }
         }
+        self.owners_by_job
+            .entry((pod.namespace.clone(), pod.job_name.clone()))
+            .or_default()
+            .insert(pod.owner.clone());
         let pod = Arc::new(pod);
         self.pods_by_owner
             .entry(pod.owner.clone())
@@ -325,11 +374,18 @@ impl Index {
                 let Some(pod) = self.pods.remove(uid) else {
                     return Vec::new();
                 };
-                let key = self.key_of_pod(&pod.owner);
+                let key = self.key_of_pod(&pod);
                 if let Some(pods) = self.pods_by_owner.get_mut(&pod.owner) {
                     pods.remove(uid);
                     if pods.is_empty() {
                         self.pods_by_owner.remove(&pod.owner);
+                        let id = (pod.namespace.clone(), pod.job_name.clone());
+                        if let Some(owners) = self.owners_by_job.get_mut(&id) {
+                            owners.remove(&pod.owner);
+                            if owners.is_empty() {
+                                self.owners_by_job.remove(&id);
+                            }
+                        }
                         if !self.batch.contains_key(&pod.owner) {
                             self.forget_batch(&pod.owner);
                         }
@@ -345,7 +401,12 @@ impl Index {
                 if self.children.get(&id).is_some_and(|facts| facts.uid == uid)
                     && let Some(facts) = self.children.remove(&id)
                 {
-                    return facts.owner.as_ref().and_then(|o| self.key_of(o)).into_iter().collect();
+                    return facts
+                        .owner
+                        .as_ref()
+                        .and_then(|o| self.key_of(o))
+                        .into_iter()
+                        .collect();
                 }
                 Vec::new()
             }
@@ -375,12 +436,17 @@ impl Index {
         self.jobs.get_key_value(owner).map(|(key, _)| key.clone())
     }
 
-    /// A pod's owner is a Job of an MPIJob, or (plain pods) the MPIJob itself.
-    fn key_of_pod(&self, owner: &str) -> Option<Key> {
-        match self.job_owner.get(owner) {
-            Some(job) => self.key_of(job),
-            None => self.key_of(owner),
+    /// A pod's owner is a Job of an MPIJob, or (plain pods) the MPIJob itself, or a Job that is gone.
+    fn key_of_pod(&self, pod: &PodFacts) -> Option<Key> {
+        if let Some(job) = self.job_owner.get(&pod.owner) {
+            return self.key_of(job);
         }
+        self.key_of(&pod.owner).or_else(|| {
+            let key = self
+                .by_name
+                .get(&(pod.namespace.clone(), pod.job_name.clone()))?;
+            is_left_over(pod, &pod.job_name).then(|| key.clone())
+        })
     }
 
     /// The snapshot of one MPIJob; None once it is gone.
@@ -388,7 +454,9 @@ impl Index {
     pub fn observe(&self, key: &Key) -> Option<Observed> {
         let job = self.jobs.get(key)?.clone();
         let child = |kind, name: String| {
-            self.children.get(&(kind, job.namespace.clone(), name)).cloned()
+            self.children
+                .get(&(kind, job.namespace.clone(), name))
+                .cloned()
         };
         let mut observed = Observed {
             service: child(ChildKind::Service, names::service(&job.name)),
@@ -410,7 +478,12 @@ impl Index {
                 }
             }
             // Pods of a Job that is gone count too: they hold resources until they are gone as well.
-            for pod in self.pods_by_owner.get(uid).into_iter().flat_map(BTreeMap::values) {
+            for pod in self
+                .pods_by_owner
+                .get(uid)
+                .into_iter()
+                .flat_map(BTreeMap::values)
+            {
                 if pod.launcher {
                     observed.launchers.push(pod.clone());
                 } else {
@@ -418,14 +491,25 @@ impl Index {
                 }
             }
         }
-        for pod in self.pods_by_owner.get(&**key).into_iter().flat_map(BTreeMap::values) {
+        for pod in self
+            .pods_by_owner
+            .get(&**key)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+        {
             if !pod.launcher {
                 observed.plain_workers.push(pod.clone());
             }
         }
-        observed.workers.sort_by(|a, b| (a.index, &a.created, &a.uid).cmp(&(b.index, &b.created, &b.uid)));
-        observed.launchers.sort_by(|a, b| (&a.created, &a.uid).cmp(&(&b.created, &b.uid)));
-        observed.plain_workers.sort_by(|a, b| (a.index, &a.uid).cmp(&(b.index, &b.uid)));
+        observed
+            .workers
+            .sort_by(|a, b| (a.index, &a.created, &a.uid).cmp(&(b.index, &b.created, &b.uid)));
+        observed
+            .launchers
+            .sort_by(|a, b| (&a.created, &a.uid).cmp(&(&b.created, &b.uid)));
+        observed
+            .plain_workers
+            .sort_by(|a, b| (a.index, &a.uid).cmp(&(b.index, &b.uid)));
         let nodes: BTreeSet<&String> = observed
             .workers
             .iter()
@@ -455,10 +539,20 @@ impl Index {
 
     /// The edits that others made to Service and ConfigMap, as they stand, were answered.
     pub fn answered(&mut self, key: &Key) {
-        let Some(job) = self.jobs.get(key).cloned() else { return };
+        let Some(job) = self.jobs.get(key).cloned() else {
+            return;
+        };
         let ids = [
-            (ChildKind::Service, job.namespace.clone(), names::service(&job.name)),
-            (ChildKind::ConfigMap, job.namespace.clone(), names::config_map(&job.name)),
+            (
+                ChildKind::Service,
+                job.namespace.clone(),
+                names::service(&job.name),
+            ),
+            (
+                ChildKind::ConfigMap,
+                job.namespace.clone(),
+                names::config_map(&job.name),
+            ),
         ];
         for id in ids {
             if let Some(facts) = self.children.get(&id).cloned() {
@@ -484,7 +578,16 @@ impl Index {
         self.remember(key, |memory| {
             let count = memory.refused.get(&name).map_or(0, |old| old.count);
             let count = count.saturating_add(1);
-            memory.refused.insert(name, Refusal { generation, code, message, at: now, count });
+            memory.refused.insert(
+                name,
+                Refusal {
+                    generation,
+                    code,
+                    message,
+                    at: now,
+                    count,
+                },
+            );
         });
     }
 
@@ -501,19 +604,28 @@ impl Index {
         // Only nodes of pods that do not finish terminating are asked for; what is older than the
         // planner would use is dropped, so the map stays as small as the trouble is.
         let now = facts.asked;
-        self.nodes.retain(|_, node| now.duration_since(node.asked) < SignedDuration::from_mins(10));
+        self.nodes
+            .retain(|_, node| now.duration_since(node.asked) < SignedDuration::from_mins(10));
         self.nodes.insert(name, facts);
     }
 
     /// Numbers of objects held, for metrics and tests: MPIJobs, Jobs, pods, Services and ConfigMaps.
     #[must_use]
     pub fn sizes(&self) -> (usize, usize, usize, usize) {
-        (self.jobs.len(), self.batch.len(), self.pods.len(), self.children.len())
+        (
+            self.jobs.len(),
+            self.batch.len(),
+            self.pods.len(),
+            self.children.len(),
+        )
     }
 
     /// Pods in phase Running, for tests.
     #[must_use]
     pub fn running_pods(&self) -> usize {
-        self.pods.values().filter(|pod| pod.phase == Phase::Running).count()
+        self.pods
+            .values()
+            .filter(|pod| pod.phase == Phase::Running)
+            .count()
     }
 }

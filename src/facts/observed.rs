@@ -214,6 +214,12 @@ pub struct PodFacts {
     pub version: u64,
     /// Uid of the controlling owner.
     pub owner: String,
+    /// Name of the controlling owner.
+    pub owner_name: String,
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// Name of the MPIJob, by label.
+    pub job_name: String,
     /// Completion index (worker pods of a Job); for plain pods the replica index.
     pub index: Option<u32>,
     /// `job-role` label is launcher.
@@ -244,6 +250,8 @@ pub struct PodFacts {
     pub ready_changed: Option<Timestamp>,
     /// When the main container (re)started.
     pub main_started: Option<Timestamp>,
+    /// The main container was started again in place.
+    pub main_restarted: bool,
     /// Condition DisruptionTarget is True, or the reason is one of the platform's.
     pub disrupted: bool,
     /// `status.reason`, as `Evicted`.

@@ -25,11 +25,19 @@ pub fn ensure(
     config_map(pass, hosts, plan, report);
     let context = pass.context();
     let name = names::secret(context.name);
-    if !pass.observed.secret_seen && may_create(pass, &name, plan, report) {
+    // Looked at before pods are made or let go, not for a job that runs: after a restart of the
+    // operator that would be a call for each job.
+    let needed = pass.launcher_job().is_none_or(|job| job.suspend)
+        || (pass.job.workers > 0 && pass.worker_job().is_none());
+    if needed && !pass.observed.secret_seen && may_create(pass, &name, plan, report) {
         // Where a Service is there already, an earlier process got this far or further.
         let look_first = pass.observed.service.is_some();
         let shell = Box::new(build::secret::shell(&context));
-        plan.actions.push(Action::CreateSecret { name, shell, look_first });
+        plan.actions.push(Action::CreateSecret {
+            name,
+            shell,
+            look_first,
+        });
     }
 }
 
@@ -41,11 +49,19 @@ fn service(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         if wrong_run || edited(pass, service) {
             let mut body = build::service::patch(&context);
             body["metadata"]["uid"] = json!(service.uid);
-            plan.actions.push(Action::Patch { kind: ObjectKind::Service, name, body: Box::new(body) });
+            plan.actions.push(Action::Patch {
+                kind: ObjectKind::Service,
+                name,
+                body: Box::new(body),
+            });
         }
     } else if may_create(pass, &name, plan, report) {
         let body = Box::new(build::service::service(&context));
-        plan.actions.push(Action::Create { kind: ObjectKind::Service, name, body });
+        plan.actions.push(Action::Create {
+            kind: ObjectKind::Service,
+            name,
+            body,
+        });
     }
 }
 
@@ -79,7 +95,11 @@ fn config_map(
     if !edited && config.content.as_deref() == content.as_str() {
         return;
     }
-    if let Some(due) = pass.observed.memory.config_written.and_then(|at| at.checked_add(CONFIG_DISTANCE).ok())
+    if let Some(due) = pass
+        .observed
+        .memory
+        .config_written
+        .and_then(|at| at.checked_add(CONFIG_DISTANCE).ok())
         && due > pass.now
         && pass.launcher_job().is_some_and(|job| !job.suspend)
     {
@@ -101,7 +121,11 @@ fn config_map(
             },
             "data": body["data"],
         });
-        plan.actions.push(Action::Patch { kind: ObjectKind::ConfigMap, name, body: Box::new(patch) });
+        plan.actions.push(Action::Patch {
+            kind: ObjectKind::ConfigMap,
+            name,
+            body: Box::new(patch),
+        });
     }
 }
 
@@ -115,7 +139,13 @@ fn own<'a>(pass: &Pass<'_>, child: Option<&'a ChildFacts>) -> Option<&'a ChildFa
 
 /// Somebody else wrote the content, and that version was not answered yet.
 fn edited(pass: &Pass<'_>, child: &ChildFacts) -> bool {
-    child.edited && pass.observed.memory.answered.get(&child.uid).is_none_or(|v| *v < child.version)
+    child.edited
+        && pass
+            .observed
+            .memory
+            .answered
+            .get(&child.uid)
+            .is_none_or(|v| *v < child.version)
 }
 
 /// Whether object `name` may be created now: not if the server refused it a moment ago, or refused
@@ -154,23 +184,37 @@ pub fn pod_group(pass: &Pass<'_>, launcher_counts: bool, plan: &mut Plan) {
                 .filter(|class| !class.is_empty())
                 .map(str::to_owned)
         };
-        let (launcher, worker) = (class(Some(&pass.job.launcher)), class(pass.job.worker.as_ref()));
+        let (launcher, worker) = (
+            class(Some(&pass.job.launcher)),
+            class(pass.job.worker.as_ref()),
+        );
         if launcher.is_none() && worker.is_none() {
             return write_pod_group(pass, launcher_counts, (0, 0), plan);
         }
-        plan.actions.push(Action::ReadPriorities { launcher, worker });
+        plan.actions
+            .push(Action::ReadPriorities { launcher, worker });
         return;
     };
     write_pod_group(pass, launcher_counts, (launcher, worker), plan);
 }
 
-fn write_pod_group(pass: &Pass<'_>, launcher_counts: bool, priorities: (i32, i32), plan: &mut Plan) {
+fn write_pod_group(
+    pass: &Pass<'_>,
+    launcher_counts: bool,
+    priorities: (i32, i32),
+    plan: &mut Plan,
+) {
     let context = pass.context();
     let params = build::pod_group::PodGroupParams {
         launcher_counts,
         launcher_priority: priorities.0,
         worker_priority: priorities.1,
-        queue_annotation: pass.observed.job.annotations.get("scheduling.volcano.sh/queue-name").map(String::as_str),
+        queue_annotation: pass
+            .observed
+            .job
+            .annotations
+            .get("scheduling.volcano.sh/queue-name")
+            .map(String::as_str),
     };
     let Some(body) = build::pod_group::pod_group(&context, &params) else {
         return;
@@ -192,7 +236,13 @@ pub fn remove_pod_group(pass: &Pass<'_>, plan: &mut Plan) {
     if pass.observed.memory.pod_group.as_deref() == Some("") {
         return;
     }
-    let Some(api_version) = pass.options.settings.gang.as_ref().map(build::pod_group::api_version) else {
+    let Some(api_version) = pass
+        .options
+        .settings
+        .gang
+        .as_ref()
+        .map(build::pod_group::api_version)
+    else {
         return;
     };
     plan.pod_group = Some(String::new());

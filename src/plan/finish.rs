@@ -20,7 +20,9 @@ pub fn verdict(pass: &Pass<'_>, report: &mut Report) -> bool {
         return false;
     };
     if job.complete {
-        report.verdict = Some(Verdict::Succeeded { at: job.completion_time.unwrap_or(pass.now) });
+        report.verdict = Some(Verdict::Succeeded {
+            at: job.completion_time.unwrap_or(pass.now),
+        });
         return true;
     }
     let Some((reason, message)) = &job.failure else {
@@ -29,9 +31,16 @@ pub fn verdict(pass: &Pass<'_>, report: &mut Report) -> bool {
     if launcher::failure_is_refundable(pass, job, reason) {
         return false;
     }
-    let mut reason = if reason.is_empty() { reasons::FAILED.to_owned() } else { reason.clone() };
+    let mut reason = if reason.is_empty() {
+        reasons::FAILED.to_owned()
+    } else {
+        reason.clone()
+    };
     let mut message = if message.is_empty() {
-        format!("MPIJob {}/{} has failed", pass.observed.job.namespace, pass.observed.job.name)
+        format!(
+            "MPIJob {}/{} has failed",
+            pass.observed.job.namespace, pass.observed.job.name
+        )
     } else {
         message.clone()
     };
@@ -52,7 +61,10 @@ pub fn verdict(pass: &Pass<'_>, report: &mut Report) -> bool {
             message = format!("{message}: {text}");
         }
     }
-    report.verdict = Some(Verdict::Failed { reason, message: truncate(&message) });
+    report.verdict = Some(Verdict::Failed {
+        reason,
+        message: truncate(&message),
+    });
     true
 }
 
@@ -72,11 +84,19 @@ pub fn finished(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
 }
 
 fn clean_up(pass: &Pass<'_>, policy: CleanPodPolicy, plan: &mut Plan) {
-    if let Some(job) = pass.observed.worker_job.as_deref().filter(|job| !job.deleting) {
+    if let Some(job) = pass
+        .observed
+        .worker_job
+        .as_deref()
+        .filter(|job| !job.deleting)
+    {
         match policy {
             CleanPodPolicy::None => {}
             CleanPodPolicy::All => {
-                plan.actions.push(Action::DeleteJob { name: job.name.clone(), uid: job.uid.clone() });
+                plan.actions.push(Action::DeleteJob {
+                    name: job.name.clone(),
+                    uid: job.uid.clone(),
+                });
             }
             CleanPodPolicy::Running if job.parallelism != 0 => {
                 plan.actions.push(Action::Patch {
@@ -93,7 +113,12 @@ fn clean_up(pass: &Pass<'_>, policy: CleanPodPolicy, plan: &mut Plan) {
             CleanPodPolicy::Running => {}
         }
     }
-    for pod in pass.observed.plain_workers.iter().filter(|pod| pod.deleted.is_none()) {
+    for pod in pass
+        .observed
+        .plain_workers
+        .iter()
+        .filter(|pod| pod.deleted.is_none())
+    {
         let goes = match policy {
             CleanPodPolicy::None => false,
             CleanPodPolicy::All => true,
@@ -110,8 +135,13 @@ fn clean_up(pass: &Pass<'_>, policy: CleanPodPolicy, plan: &mut Plan) {
     if policy != CleanPodPolicy::None {
         children::remove_pod_group(pass, plan);
     }
-    let Some(ttl) = pass.job.ttl_seconds else { return };
-    if let Some(job) = pass.launcher_job().filter(|job| job.ttl_seconds != Some(ttl)) {
+    let Some(ttl) = pass.job.ttl_seconds else {
+        return;
+    };
+    if let Some(job) = pass
+        .launcher_job()
+        .filter(|job| job.ttl_seconds != Some(ttl))
+    {
         // Only now: a launcher Job that is collected before its end is on record would run again.
         plan.actions.push(Action::Patch {
             kind: ObjectKind::Job,
@@ -151,13 +181,16 @@ fn delete_when_due(pass: &Pass<'_>, ttl: i32, plan: &mut Plan) {
     if pass.observed.job.status.observed_generation.is_none() {
         return;
     }
-    let Some(due) = completed
-        .and_then(|at| at.checked_add(SignedDuration::from_secs(i64::from(ttl))).ok())
-    else {
+    let Some(due) = completed.and_then(|at| {
+        at.checked_add(SignedDuration::from_secs(i64::from(ttl)))
+            .ok()
+    }) else {
         return;
     };
     if due <= pass.now {
-        plan.actions.push(Action::DeleteMpiJob { uid: pass.observed.job.uid.clone() });
+        plan.actions.push(Action::DeleteMpiJob {
+            uid: pass.observed.job.uid.clone(),
+        });
     } else {
         plan.look_at(due);
     }

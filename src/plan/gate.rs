@@ -71,7 +71,10 @@ impl<'a> Workers<'a> {
         let mut workers = Self::default();
         for pod in pods.filter(|pod| pod.owner == owner && pod.live()) {
             let Some(index) = pod.index else { continue };
-            let keep = workers.live.get(&index).is_some_and(|old| old.ready || !pod.ready);
+            let keep = workers
+                .live
+                .get(&index)
+                .is_some_and(|old| old.ready || !pod.ready);
             if !keep {
                 workers.live.insert(index, pod);
             }
@@ -82,7 +85,10 @@ impl<'a> Workers<'a> {
                 continue;
             }
             let only_probe = pod.probe_ours
-                && pod.trouble.as_ref().is_some_and(|t| t.kind == TroubleKind::NotReady);
+                && pod
+                    .trouble
+                    .as_ref()
+                    .is_some_and(|t| t.kind == TroubleKind::NotReady);
             if let (true, Some(started)) = (only_probe, pod.main_started) {
                 let ends = started.saturating_add(PROBE_PATIENCE).unwrap_or(now);
                 if ends <= now {
@@ -103,7 +109,11 @@ impl<'a> Workers<'a> {
 pub fn gate(pass: &Pass<'_>) -> Gate {
     let wanted = pass.job.workers;
     if wanted == 0 {
-        return Gate::Open { hosts: Vec::new(), bypassed: Vec::new(), since: None };
+        return Gate::Open {
+            hosts: Vec::new(),
+            bypassed: Vec::new(),
+            since: None,
+        };
     }
     let ready = u32::try_from(pass.workers.ready.len()).unwrap_or(u32::MAX);
     if ready >= pass.job.min_ready {
@@ -160,7 +170,9 @@ fn held(pass: &Pass<'_>, ready: u32) -> Held {
             && let Some(text) = text
         {
             let node = pod.and_then(|pod| pod.node.as_deref());
-            let on = node.map(|node| format!(" on node {node}")).unwrap_or_default();
+            let on = node
+                .map(|node| format!(" on node {node}"))
+                .unwrap_or_default();
             parts.push(format!("worker {index}{on}: {}", cut(&text, POD_TEXT)));
         }
     }
@@ -177,10 +189,17 @@ fn held(pass: &Pass<'_>, ready: u32) -> Held {
         let _ = write!(message, "; {}", parts.join("; "));
     }
     if troubles.iter().any(|(_, pod)| pod.is_none()) {
-        let due = pass.now.saturating_add(MISSING_PATIENCE).unwrap_or(pass.now);
+        let due = pass
+            .now
+            .saturating_add(MISSING_PATIENCE)
+            .unwrap_or(pass.now);
         look_again = Some(look_again.map_or(due, |old| old.min(due)));
     }
-    Held { reason, message, look_again }
+    Held {
+        reason,
+        message,
+        look_again,
+    }
 }
 
 /// What the Job controller says of pods that it did not create.
@@ -194,11 +213,18 @@ fn missing(pass: &Pass<'_>) -> (&'static str, Option<String>) {
         };
         return (reason, Some(text));
     }
-    let backing_off = pass.observed.worker_job.as_ref().is_some_and(|job| job.failed > 0);
+    let backing_off = pass
+        .observed
+        .worker_job
+        .as_ref()
+        .is_some_and(|job| job.failed > 0);
     if backing_off {
         return (
             reasons::BACK_OFF,
-            Some("its pod failed, the Job controller waits before it creates the next one".to_owned()),
+            Some(
+                "its pod failed, the Job controller waits before it creates the next one"
+                    .to_owned(),
+            ),
         );
     }
     (reasons::WAITING_FOR_WORKERS, None)
@@ -236,7 +262,11 @@ pub fn describe(trouble: &Trouble) -> String {
             trouble.container
         );
     }
-    let mut text = if trouble.reason.is_empty() { "failed".to_owned() } else { trouble.reason.clone() };
+    let mut text = if trouble.reason.is_empty() {
+        "failed".to_owned()
+    } else {
+        trouble.reason.clone()
+    };
     if let Some(code) = trouble.exit_code {
         let _ = write!(text, ", exit code {code}");
     }

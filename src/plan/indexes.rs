@@ -17,7 +17,11 @@ pub fn format(indexes: &[u32]) -> String {
             text.push(',');
         }
         // Writing to a String cannot fail.
-        let _ = if first == last { write!(text, "{first}") } else { write!(text, "{first}-{last}") };
+        let _ = if first == last {
+            write!(text, "{first}")
+        } else {
+            write!(text, "{first}-{last}")
+        };
     }
     text
 }
@@ -44,8 +48,13 @@ mod tests {
 
     #[test]
     fn text_and_back() {
-        let cases: [(&[u32], &str); 5] =
-            [(&[], ""), (&[0], "0"), (&[0, 1, 2], "0-2"), (&[0, 2, 3, 7], "0,2-3,7"), (&[4, 5], "4-5")];
+        let cases: [(&[u32], &str); 5] = [
+            (&[], ""),
+            (&[0], "0"),
+            (&[0, 1, 2], "0-2"),
+            (&[0, 2, 3, 7], "0,2-3,7"),
+            (&[4, 5], "4-5"),
+        ];
         for (list, text) in cases {
             assert_eq!(format(list), text);
             assert_eq!(parse(text).as_deref(), Some(list));

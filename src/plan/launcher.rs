@@ -59,23 +59,33 @@ impl Tries {
         self.pending.as_ref().is_some_and(|(uid, before)| {
             // The count lags behind the pod; either is proof.
             job.failed > *before
-                || pods.iter().any(|pod| pod.uid == *uid && pod.phase == Phase::Failed)
+                || pods
+                    .iter()
+                    .any(|pod| pod.uid == *uid && pod.phase == Phase::Failed)
         })
     }
 
     /// The same with the pending try decided: refunded if it was counted, forgotten otherwise.
     fn settled(&self, job: &JobFacts, pods: &[&PodFacts]) -> Self {
         let counted = i64::from(self.pending_counted(job, pods));
-        Self { refunded: self.refunded + counted, pending: None, ..self.clone() }
+        Self {
+            refunded: self.refunded + counted,
+            pending: None,
+            ..self.clone()
+        }
     }
 
     /// Tries of this Job that count against `backoffLimit`.
     #[must_use]
     pub fn charged(&self, job: &JobFacts, pods: &[&PodFacts]) -> i64 {
-        let failed_pods = pods.iter().filter(|pod| pod.phase == Phase::Failed && !pod.disrupted);
+        let failed_pods = pods
+            .iter()
+            .filter(|pod| pod.phase == Phase::Failed && !pod.disrupted);
         // The Job counts a failed pod about a second later; a pod object may be gone while the
         // count stays.
-        let failed = job.failed.max(i64::try_from(failed_pods.count()).unwrap_or(0));
+        let failed = job
+            .failed
+            .max(i64::try_from(failed_pods.count()).unwrap_or(0));
         let pending = i64::from(self.pending_counted(job, pods));
         (failed - self.refunded - pending).max(0)
     }
@@ -91,7 +101,9 @@ impl Tries {
         put(names::REFUNDED_ANNOTATION, json!(self.refunded.to_string()));
         put(
             names::REFUND_PENDING_ANNOTATION,
-            self.pending.as_ref().map_or(Value::Null, |(uid, n)| json!(format!("{uid}/{n}"))),
+            self.pending
+                .as_ref()
+                .map_or(Value::Null, |(uid, n)| json!(format!("{uid}/{n}"))),
         );
         if self.restarts > 0 {
             put(names::RESTARTS_ANNOTATION, json!(self.restarts.to_string()));
@@ -106,9 +118,17 @@ impl Tries {
 /// `backoffLimit` less the tries that earlier launcher Jobs were charged.
 #[must_use]
 pub fn base_limit(pass: &Pass<'_>) -> i64 {
-    let limit = pass.job.backoff_limit.map_or(DEFAULT_BACKOFF_LIMIT, i64::from);
-    let earlier =
-        pass.observed.job.status.launcher.as_ref().map_or(0, |launcher| launcher.earlier_tries);
+    let limit = pass
+        .job
+        .backoff_limit
+        .map_or(DEFAULT_BACKOFF_LIMIT, i64::from);
+    let earlier = pass
+        .observed
+        .job
+        .status
+        .launcher
+        .as_ref()
+        .map_or(0, |launcher| launcher.earlier_tries);
     (limit - earlier).max(0)
 }
 
@@ -129,7 +149,12 @@ pub fn failure_is_refundable(pass: &Pass<'_>, job: &JobFacts, reason: &str) -> b
 /// Creates the launcher Job, or brings it in line. Returns whether the template is accepted, so
 /// that workers may start.
 pub fn ensure(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan, report: &mut Report) -> bool {
-    if pass.observed.launcher_job.as_ref().is_some_and(|job| job.deleting) {
+    if pass
+        .observed
+        .launcher_job
+        .as_ref()
+        .is_some_and(|job| job.deleting)
+    {
         return true;
     }
     let Some(job) = pass.launcher_job() else {
@@ -157,7 +182,11 @@ fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) -> bool {
     let name = names::launcher_job(&pass.observed.job.name);
     // At most one launcher pod: the Job controller of a new Job knows nothing of the pods of an
     // earlier one.
-    let left = pass.observed.launchers.iter().find(|pod| pod.active() && !pass.husk(pod));
+    let left = pass
+        .observed
+        .launchers
+        .iter()
+        .find(|pod| pod.active() && !pass.husk(pod));
     if let Some(pod) = left {
         report.waits_for_pod = Some((pod.name.clone(), pod.node.clone()));
         return true;
@@ -172,10 +201,17 @@ fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) -> bool {
         active_deadline_seconds: pass.job.deadline_seconds,
     };
     let body = build::launcher_job::launcher_job(&pass.context(), &params);
-    if pass.job.launcher.template["spec"]["restartPolicy"].as_str().is_some_and(|p| !p.is_empty()) {
+    if pass.job.launcher.template["spec"]["restartPolicy"]
+        .as_str()
+        .is_some_and(|p| !p.is_empty())
+    {
         report.template_restart_policy = true;
     }
-    plan.actions.push(Action::Create { kind: ObjectKind::Job, name, body: Box::new(body) });
+    plan.actions.push(Action::Create {
+        kind: ObjectKind::Job,
+        name,
+        body: Box::new(body),
+    });
     true
 }
 
@@ -189,7 +225,13 @@ fn backoff_limit(pass: &Pass<'_>, limit: i64) -> Option<i32> {
 
 /// Puts the tries of a launcher Job on record, then deletes it; the next pass creates a new one.
 pub fn rebuild(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan, report: &mut Report) {
-    let counted = pass.observed.job.status.launcher.as_ref().and_then(|l| l.counted_job.as_deref());
+    let counted = pass
+        .observed
+        .job
+        .status
+        .launcher
+        .as_ref()
+        .and_then(|l| l.counted_job.as_deref());
     let pods: Vec<&PodFacts> = pass.tries().collect();
     if counted != Some(job.uid.as_str()) {
         // Recorded first: once the Job is gone, nothing else knows its tries.
@@ -197,7 +239,10 @@ pub fn rebuild(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan, report: &mut Re
         plan.look_at(pass.now);
         return;
     }
-    plan.actions.push(Action::DeleteJob { name: job.name.clone(), uid: job.uid.clone() });
+    plan.actions.push(Action::DeleteJob {
+        name: job.name.clone(),
+        uid: job.uid.clone(),
+    });
 }
 
 /// Indexes of workers that this try began with and that are no longer there. The pod that a try
@@ -209,15 +254,30 @@ fn lost(pass: &Pass<'_>, job: &JobFacts, attempt: &PodFacts) -> Vec<u32> {
         .and_then(|text| indexes::parse(text))
         .unwrap_or_else(|| (0..pass.job.workers).collect());
     let began = attempt.created.unwrap_or(pass.now);
-    hosts
+    // Workers that the user gave up are no loss.
+    let given_up = hosts.len().saturating_sub(pass.job.workers as usize);
+    let lost: Vec<u32> = hosts
         .into_iter()
         .filter(|index| {
-            pass.workers.live.get(index).is_none_or(|pod| {
+            let live = pass.workers.live.get(index);
+            if !pass.job.gated {
+                // Such a try begins before its workers; only one that is seen going is lost.
+                return live.is_none_or(|pod| !pod.ready)
+                    && pass.observed.workers.iter().any(|pod| {
+                        pod.index == Some(*index) && (pod.terminal() || pod.deleted.is_some())
+                    });
+            }
+            live.is_none_or(|pod| {
                 pod.created.is_none_or(|created| created > began)
-                    || pod.main_started.is_some_and(|started| started > began && !pod.ready)
+                    || pod.main_started.is_some_and(|started| started > began)
             })
         })
-        .collect()
+        .collect();
+    if lost.len() > given_up {
+        lost
+    } else {
+        Vec::new()
+    }
 }
 
 /// Whether a worker was missing before the try began: the try slipped through, while the operator
@@ -225,11 +285,10 @@ fn lost(pass: &Pass<'_>, job: &JobFacts, attempt: &PodFacts) -> Vec<u32> {
 fn slipped(pass: &Pass<'_>, attempt: &PodFacts, lost: &[u32]) -> bool {
     let began = attempt.created.unwrap_or(pass.now);
     lost.iter().any(|index| {
-        let replaced_before = pass
-            .workers
-            .live
-            .get(index)
-            .is_some_and(|pod| pod.created.is_some_and(|created| created <= began));
+        // A container that was started again in place was there when the try began.
+        let replaced_before = pass.workers.live.get(index).is_some_and(|pod| {
+            pod.created.is_some_and(|created| created <= began) && !pod.main_restarted
+        });
         let marked_before = pass.observed.workers.iter().any(|pod| {
             pod.index == Some(*index) && pod.deleted.is_some_and(|deleted| deleted < began)
         });
@@ -241,11 +300,19 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
     let tries = Tries::of(job);
     let pods: Vec<&PodFacts> = pass.tries().collect();
     let base = base_limit(pass);
-    let present = pods.iter().copied().filter(|pod| pod.active() && !pass.husk(pod)).next_back();
+    let present = pods
+        .iter()
+        .copied()
+        .rfind(|pod| pod.active() && !pass.husk(pod));
     let gated = pass.job.gated || tries.restarts > 0;
 
     if job.suspend {
-        if let Some(pod) = pass.observed.launchers.iter().find(|pod| pod.active() && !pass.husk(pod)) {
+        if let Some(pod) = pass
+            .observed
+            .launchers
+            .iter()
+            .find(|pod| pod.active() && !pass.husk(pod))
+        {
             report.waits_for_pod = Some((pod.name.clone(), pod.node.clone()));
             return;
         }
@@ -309,8 +376,15 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
     if pass.job.elastic && !slipped {
         return;
     }
-    let known = tries.pending.as_ref().is_some_and(|(uid, _)| *uid == attempt.uid);
-    let mut next = if known { tries.clone() } else { tries.settled(job, &pods) };
+    let known = tries
+        .pending
+        .as_ref()
+        .is_some_and(|(uid, _)| *uid == attempt.uid);
+    let mut next = if known {
+        tries.clone()
+    } else {
+        tries.settled(job, &pods)
+    };
     if (gated || restart) && next.refunded < MOST_REFUNDS && !known {
         next.pending = Some((attempt.uid.clone(), job.failed));
     }
@@ -328,7 +402,9 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
 
 /// No restart before this time: a job that loses workers again and again slows down.
 fn restart_pause(tries: &Tries) -> Option<Timestamp> {
-    let over = u32::try_from(tries.restarts - FREE_RESTARTS).ok().filter(|over| *over > 0)?;
+    let over = u32::try_from(tries.restarts - FREE_RESTARTS)
+        .ok()
+        .filter(|over| *over > 0)?;
     tries.restarted?.checked_add(back_off(5, over, 300)).ok()
 }
 
@@ -348,9 +424,11 @@ fn release(
     // Kueue suspends child Jobs of a job that it has not admitted. Setting it back at once each
     // time would be a fight; once, and then with growing distance, is enough for a slip.
     if let Some((at, count)) = pass.observed.memory.released {
-        let due = at.saturating_add(back_off(10, count.saturating_sub(1), 600)).unwrap_or(pass.now);
+        let due = at
+            .saturating_add(back_off(10, count.saturating_sub(1), 600))
+            .unwrap_or(pass.now);
         let taken_back = !job.annotations.contains_key(names::ENDED_ANNOTATION)
-            && job.annotations.get(names::RELEASED_ANNOTATION).is_some()
+            && job.annotations.contains_key(names::RELEASED_ANNOTATION)
             && pass.tries().next().is_none();
         if taken_back && due > pass.now {
             plan.look_at(due);
@@ -361,17 +439,29 @@ fn release(
     if tries.refunded == 0 {
         annotations.remove(names::REFUNDED_ANNOTATION);
     }
-    if !job.annotations.contains_key(names::REFUND_PENDING_ANNOTATION) {
+    if !job
+        .annotations
+        .contains_key(names::REFUND_PENDING_ANNOTATION)
+    {
         annotations.remove(names::REFUND_PENDING_ANNOTATION);
     }
     let hosts = match gate {
         Gate::Open { hosts, .. } if pass.job.gated => hosts.clone(),
         _ => (0..pass.job.workers).collect(),
     };
-    annotations.insert(names::HOSTS_ANNOTATION.to_owned(), json!(indexes::format(&hosts)));
-    let released = job.annotations.get(names::RELEASED_ANNOTATION).and_then(|t| t.parse().ok());
+    annotations.insert(
+        names::HOSTS_ANNOTATION.to_owned(),
+        json!(indexes::format(&hosts)),
+    );
+    let released = job
+        .annotations
+        .get(names::RELEASED_ANNOTATION)
+        .and_then(|t| t.parse().ok());
     if released.is_none() {
-        annotations.insert(names::RELEASED_ANNOTATION.to_owned(), json!(pass.now.to_string()));
+        annotations.insert(
+            names::RELEASED_ANNOTATION.to_owned(),
+            json!(pass.now.to_string()),
+        );
     }
     let mut spec = json!({ "suspend": false });
     let limit = tries.backoff_limit(base_limit(pass));
@@ -384,7 +474,10 @@ fn release(
         spec["activeDeadlineSeconds"] = json!(remaining);
     }
     patch(job, annotations, spec, plan);
-    if let Gate::Open { since, bypassed, .. } = gate {
+    if let Gate::Open {
+        since, bypassed, ..
+    } = gate
+    {
         plan.released = Some(*since);
         report.bypassed.clone_from(bypassed);
     }
@@ -402,8 +495,10 @@ fn remaining(pass: &Pass<'_>, released: Option<Timestamp>) -> Option<i64> {
 /// A held launcher whose deadline is over is released with 0 seconds: the Job controller checks the
 /// deadline before it creates pods, so it fails without one.
 fn past_deadline(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
-    let released: Option<Timestamp> =
-        job.annotations.get(names::RELEASED_ANNOTATION).and_then(|text| text.parse().ok());
+    let released: Option<Timestamp> = job
+        .annotations
+        .get(names::RELEASED_ANNOTATION)
+        .and_then(|text| text.parse().ok());
     let (Some(released), Some(deadline)) = (released, pass.job.deadline_seconds) else {
         return;
     };
@@ -414,13 +509,23 @@ fn past_deadline(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
         plan.look_at(due);
         return;
     }
-    patch(job, Map::new(), json!({ "suspend": false, "activeDeadlineSeconds": 0 }), plan);
+    patch(
+        job,
+        Map::new(),
+        json!({ "suspend": false, "activeDeadlineSeconds": 0 }),
+        plan,
+    );
 }
 
 fn patch(job: &JobFacts, annotations: Map<String, Value>, spec: Value, plan: &mut Plan) {
     plan.actions.push(Action::Patch {
         kind: ObjectKind::Job,
         name: job.name.clone(),
-        body: children::job_patch(&job.uid, &job.resource_version, Value::Object(annotations), spec),
+        body: children::job_patch(
+            &job.uid,
+            &job.resource_version,
+            Value::Object(annotations),
+            spec,
+        ),
     });
 }

@@ -23,8 +23,8 @@ pub mod workers;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::action::{EventNote, Plan};
-use crate::api::{names, reasons};
 use crate::api::validate::{self, Management, ValidJob};
+use crate::api::{names, reasons};
 use crate::facts::observed::{JobFacts, Observed, PodFacts};
 use build::{BuildContext, Settings};
 use gate::Workers;
@@ -59,7 +59,12 @@ pub struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(observed: &'a Observed, job: &'a ValidJob, options: &'a Options, now: Timestamp) -> Self {
+    fn new(
+        observed: &'a Observed,
+        job: &'a ValidJob,
+        options: &'a Options,
+        now: Timestamp,
+    ) -> Self {
         let worker_job = observed.worker_job.as_deref().filter(|job| !job.deleting);
         // Under runLauncherAsWorker the launcher's template froze a run label, and the Service has
         // to select it together with the workers.
@@ -80,7 +85,14 @@ impl<'a> Pass<'a> {
             Some(job) => Workers::of(pods, &job.uid, now),
             None => Workers::default(),
         };
-        Self { observed, job, options, now, run, workers }
+        Self {
+            observed,
+            job,
+            options,
+            now,
+            run,
+            workers,
+        }
     }
 
     /// Context for building child objects.
@@ -99,19 +111,32 @@ impl<'a> Pass<'a> {
     /// The worker Job, unless it is being deleted.
     #[must_use]
     pub fn worker_job(&self) -> Option<&'a JobFacts> {
-        self.observed.worker_job.as_deref().filter(|job| !job.deleting)
+        self.observed
+            .worker_job
+            .as_deref()
+            .filter(|job| !job.deleting)
     }
 
     /// The launcher Job, unless it is being deleted.
     #[must_use]
     pub fn launcher_job(&self) -> Option<&'a JobFacts> {
-        self.observed.launcher_job.as_deref().filter(|job| !job.deleting)
+        self.observed
+            .launcher_job
+            .as_deref()
+            .filter(|job| !job.deleting)
     }
 
     /// Launcher pods of the present launcher Job, oldest first.
     pub fn tries(&self) -> impl Iterator<Item = &'a PodFacts> {
-        let uid = self.launcher_job().map(|job| job.uid.as_str()).unwrap_or_default();
-        self.observed.launchers.iter().map(|pod| &**pod).filter(move |pod| pod.owner == uid)
+        let uid = self
+            .launcher_job()
+            .map(|job| job.uid.as_str())
+            .unwrap_or_default();
+        self.observed
+            .launchers
+            .iter()
+            .map(|pod| &**pod)
+            .filter(move |pod| pod.owner == uid)
     }
 
     /// Whether `pod` no longer counts: it ended, or its node will not let it end.
@@ -124,7 +149,11 @@ impl<'a> Pass<'a> {
 /// Label value that marks the pods of one run; the generation makes it new at each resume, and the
 /// UID keeps jobs of the same name apart.
 fn run_label(uid: &str, generation: i64) -> String {
-    let short: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    let short: String = uid
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(8)
+        .collect();
     format!("{short}-{generation}")
 }
 
@@ -139,7 +168,13 @@ pub fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Plan {
     let spec = match validate::decode(&observed.job.spec) {
         Ok(spec) => spec,
         Err(violation) => {
-            status::invalid(observed, reasons::VALIDATION_ERROR, &[violation], now, &mut plan);
+            status::invalid(
+                observed,
+                reasons::VALIDATION_ERROR,
+                &[violation],
+                now,
+                &mut plan,
+            );
             return plan;
         }
     };
@@ -166,7 +201,13 @@ pub fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Plan {
         Err(violations) => {
             // A job that has ended stays as it ended, whatever was edited since.
             if !ended {
-                status::invalid(observed, reasons::VALIDATION_ERROR, &violations, now, &mut plan);
+                status::invalid(
+                    observed,
+                    reasons::VALIDATION_ERROR,
+                    &violations,
+                    now,
+                    &mut plan,
+                );
             }
             return plan;
         }

@@ -23,11 +23,16 @@ const HELD_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 /// Plans the retirements of a running job, in the background.
 pub fn retire(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan) {
     let Some(job) = pass.worker_job() else { return };
-    let was_released = pass
-        .launcher_job()
-        .is_some_and(|job| !job.suspend || job.annotations.contains_key(names::RELEASED_ANNOTATION));
+    let was_released = pass.launcher_job().is_some_and(|job| {
+        !job.suspend || job.annotations.contains_key(names::RELEASED_ANNOTATION)
+    });
     let released = was_released || plan.released.is_some();
-    for pod in pass.observed.workers.iter().filter(|pod| pod.owner == job.uid) {
+    for pod in pass
+        .observed
+        .workers
+        .iter()
+        .filter(|pod| pod.owner == job.uid)
+    {
         if pass.job.launcher_as_worker && pod.deleted.is_some() && pod.run.is_some() {
             leave_dns(pod, plan);
         }
@@ -39,7 +44,11 @@ pub fn retire(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan) {
             continue;
         }
         let loops = pod.index.is_some_and(|index| {
-            pass.observed.memory.ends.get(&index).is_some_and(|ends| ends.len() >= MOST_ENDS)
+            pass.observed
+                .memory
+                .ends
+                .get(&index)
+                .is_some_and(|ends| ends.len() >= MOST_ENDS)
         });
         if !pod.ready || pod.terminal() || loops {
             continue;
@@ -61,7 +70,10 @@ pub fn retire(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan) {
 }
 
 fn action(pod: &PodFacts) -> Action {
-    Action::Retire { pod: pod.name.clone(), uid: pod.uid.clone() }
+    Action::Retire {
+        pod: pod.name.clone(),
+        uid: pod.uid.clone(),
+    }
 }
 
 /// With `publishNotReadyAddresses` a pod that does not finish terminating would stay in DNS beside

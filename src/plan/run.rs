@@ -40,8 +40,13 @@ pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
 /// matter, because no launcher reads it before the next release writes it anyway.
 fn config_hosts(pass: &Pass<'_>, gate: &Gate, victims: &[u32]) -> Option<(Vec<u32>, Vec<u32>)> {
     let all = || (0..pass.job.workers).collect::<Vec<u32>>();
-    let live: Vec<u32> =
-        pass.workers.ready.iter().copied().filter(|index| !victims.contains(index)).collect();
+    let live: Vec<u32> = pass
+        .workers
+        .ready
+        .iter()
+        .copied()
+        .filter(|index| !victims.contains(index))
+        .collect();
     if !pass.job.gated {
         return Some((all(), live));
     }
@@ -54,12 +59,10 @@ fn config_hosts(pass: &Pass<'_>, gate: &Gate, victims: &[u32]) -> Option<(Vec<u3
         if present {
             return Some((recorded_hosts(job).unwrap_or_else(all), live));
         }
-        return None;
+        return pass.observed.config_map.is_none().then(|| (all(), all()));
     }
     match gate {
-        Gate::Open { hosts, .. } => {
-            Some((hosts.clone(), hosts.clone()))
-        }
+        Gate::Open { hosts, .. } => Some((hosts.clone(), hosts.clone())),
         Gate::Held(_) if pass.observed.config_map.is_some() => None,
         // What the first release will need, so that it does not have to write again.
         Gate::Held(_) => Some((all(), all())),
@@ -81,11 +84,18 @@ fn read_job_events(pass: &Pass<'_>, plan: &mut Plan) {
     }
     let read = pass.observed.memory.job_warnings_read;
     let due = read.map_or(pass.now, |at| {
-        at.saturating_add(jiff::SignedDuration::from_secs(30)).unwrap_or(pass.now)
+        at.saturating_add(jiff::SignedDuration::from_secs(30))
+            .unwrap_or(pass.now)
     });
     if due <= pass.now {
-        plan.background.push(Action::ReadJobEvents { uid: job.uid.clone() });
-        plan.look_at(pass.now.saturating_add(gate::MISSING_PATIENCE).unwrap_or(pass.now));
+        plan.background.push(Action::ReadJobEvents {
+            uid: job.uid.clone(),
+        });
+        plan.look_at(
+            pass.now
+                .saturating_add(gate::MISSING_PATIENCE)
+                .unwrap_or(pass.now),
+        );
     } else {
         plan.look_at(due);
     }
@@ -96,7 +106,9 @@ fn read_job_events(pass: &Pass<'_>, plan: &mut Plan) {
 fn legacy(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     report.legacy = true;
     if pass.launcher_job().is_none() && !pass.observed.memory.launcher_sought {
-        plan.actions.push(Action::SeekLauncher { name: names::launcher_job(&pass.observed.job.name) });
+        plan.actions.push(Action::SeekLauncher {
+            name: names::launcher_job(&pass.observed.job.name),
+        });
         return;
     }
     let live: Vec<u32> = pass
@@ -107,8 +119,9 @@ fn legacy(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         .filter_map(|pod| pod.index)
         .collect();
     let shift = u32::from(pass.job.launcher_as_worker);
-    let lost: Vec<u32> =
-        (0..pass.job.workers).filter(|index| !live.contains(&(index + shift))).collect();
+    let lost: Vec<u32> = (0..pass.job.workers)
+        .filter(|index| !live.contains(&(index + shift)))
+        .collect();
     if !lost.is_empty() {
         report.legacy_lost = lost;
     }

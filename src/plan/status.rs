@@ -15,9 +15,9 @@ use super::launcher::Tries;
 use super::{Pass, back_off, children};
 use crate::action::{EventNote, Milestone, Plan, StatusPatch};
 use crate::api::mpijob::{JobCondition, LAUNCHER, MpiJobStatus, ReplicaStatus, WORKER};
+use crate::api::names;
 use crate::api::reasons::{self, condition};
 use crate::api::validate::{self, Violation};
-use crate::api::names;
 use crate::facts::observed::{Observed, Phase, Refusal};
 
 /// First distance between two writes of which only counts or waiting text differ, in seconds; it
@@ -88,7 +88,9 @@ pub struct Report {
 #[must_use]
 pub fn ended(status: &MpiJobStatus) -> bool {
     status.completion_time.is_some()
-        && [condition::SUCCEEDED, condition::FAILED].iter().any(|type_| is_true(status, type_))
+        && [condition::SUCCEEDED, condition::FAILED]
+            .iter()
+            .any(|type_| is_true(status, type_))
 }
 
 fn is_true(status: &MpiJobStatus, type_: &str) -> bool {
@@ -96,7 +98,11 @@ fn is_true(status: &MpiJobStatus, type_: &str) -> bool {
 }
 
 fn find<'a>(status: &'a MpiJobStatus, type_: &str) -> Option<&'a JobCondition> {
-    status.conditions.iter().flatten().find(|condition| condition.type_ == type_)
+    status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == type_)
 }
 
 /// Time as the API writes it: RFC 3339, whole seconds.
@@ -107,7 +113,10 @@ pub fn rfc3339(at: Timestamp) -> String {
 
 /// Whether a condition's message alone is worth a write.
 fn ours(type_: &str) -> bool {
-    matches!(type_, condition::WORKERS_READY | condition::INVALID | condition::DEGRADED)
+    matches!(
+        type_,
+        condition::WORKERS_READY | condition::INVALID | condition::DEGRADED
+    )
 }
 
 /// Sets a condition by the rules above; returns whether its status changed.
@@ -121,7 +130,9 @@ fn set(
 ) -> bool {
     let value = if value { "True" } else { "False" };
     let conditions = status.conditions.get_or_insert_with(Vec::new);
-    let old = conditions.iter().position(|condition| condition.type_ == type_);
+    let old = conditions
+        .iter()
+        .position(|condition| condition.type_ == type_);
     let mut changed = true;
     let mut transition = rfc3339(now);
     if let Some(at) = old
@@ -159,18 +170,34 @@ fn clear(status: &mut MpiJobStatus, type_: &str, reason: &str, message: &str, no
 }
 
 fn created(observed: &Observed, status: &mut MpiJobStatus, now: Timestamp, plan: &mut Plan) {
-    if status.conditions.as_ref().is_some_and(|conditions| !conditions.is_empty()) {
+    if status
+        .conditions
+        .as_ref()
+        .is_some_and(|conditions| !conditions.is_empty())
+    {
         return;
     }
     let job = &observed.job;
     let message = format!("MPIJob {}/{} is created.", job.namespace, job.name);
-    set(status, condition::CREATED, true, reasons::CREATED, &message, now);
+    set(
+        status,
+        condition::CREATED,
+        true,
+        reasons::CREATED,
+        &message,
+        now,
+    );
     note(plan, false, reasons::CREATED, message);
     plan.milestones.push(Milestone::Created);
 }
 
 fn note(plan: &mut Plan, warning: bool, reason: &str, message: String) {
-    plan.events.push(EventNote { warning, reason: reason.to_owned(), message, once: false });
+    plan.events.push(EventNote {
+        warning,
+        reason: reason.to_owned(),
+        message,
+        once: false,
+    });
 }
 
 /// A job whose spec cannot be run: its objects are left as they are, condition and event say why.
@@ -223,22 +250,26 @@ pub fn finish(pass: &Pass<'_>, report: Report, plan: &mut Plan) {
             plan,
             true,
             reasons::TEMPLATE_RESTART_POLICY,
-            "Restart policy in pod template overridden by restart policy in replica spec".to_owned(),
+            "Restart policy in pod template overridden by restart policy in replica spec"
+                .to_owned(),
         );
     }
     status.phase = Some(phase(&status, &report).to_owned());
     let soft = soft(old, &status);
     if soft && status != *old {
-        let due = pass.observed.memory.status_written.or(pass.observed.job.created).map_or(
-            pass.now,
-            |at| {
+        let due = pass
+            .observed
+            .memory
+            .status_written
+            .or(pass.observed.job.created)
+            .map_or(pass.now, |at| {
                 let count = pass.observed.memory.soft_writes;
                 at.saturating_add(back_off(SOFT_SECONDS, count, MOST_SOFT_SECONDS))
                     .unwrap_or(pass.now)
-            },
-        );
+            });
         // What holds a quota or a resume back is told at once.
-        let released = active(old) > 0 && active(&status) == 0 && (report.finished || report.suspended);
+        let released =
+            active(old) > 0 && active(&status) == 0 && (report.finished || report.suspended);
         if due > pass.now && !released {
             plan.look_at(due);
             plan.events.clear();
@@ -249,7 +280,12 @@ pub fn finish(pass: &Pass<'_>, report: Report, plan: &mut Plan) {
 }
 
 fn active(status: &MpiJobStatus) -> i32 {
-    status.replica_statuses.iter().flat_map(BTreeMap::values).map(|counts| counts.active).sum()
+    status
+        .replica_statuses
+        .iter()
+        .flat_map(BTreeMap::values)
+        .map(|counts| counts.active)
+        .sum()
 }
 
 /// Whether only counts or waiting text differ.
@@ -261,7 +297,11 @@ fn soft(old: &MpiJobStatus, new: &MpiJobStatus) -> bool {
             .flatten()
             .filter(|condition| condition.type_ != condition::WORKERS_READY)
             .map(|condition| {
-                let reason = if ours(&condition.type_) { None } else { condition.reason.clone() };
+                let reason = if ours(&condition.type_) {
+                    None
+                } else {
+                    condition.reason.clone()
+                };
                 (condition.type_.clone(), (condition.status.clone(), reason))
             })
             .collect();
@@ -280,7 +320,10 @@ fn patch(old: &MpiJobStatus, new: &MpiJobStatus, soft: bool, plan: &mut Plan) {
     if old == new {
         return;
     }
-    plan.status = Some(StatusPatch { body: json!({ "status": difference(old, new) }), soft });
+    plan.status = Some(StatusPatch {
+        body: json!({ "status": difference(old, new) }),
+        soft,
+    });
 }
 
 /// A merge patch from `old` to `new`: top level fields that differ, null for those that are gone.
@@ -305,8 +348,10 @@ fn merge(old: Option<&Value>, new: &Value) -> Value {
     let (Some(Value::Object(old)), Value::Object(new)) = (old, new) else {
         return new.clone();
     };
-    let mut patch: serde_json::Map<String, Value> =
-        new.iter().map(|(key, value)| (key.clone(), merge(old.get(key), value))).collect();
+    let mut patch: serde_json::Map<String, Value> = new
+        .iter()
+        .map(|(key, value)| (key.clone(), merge(old.get(key), value)))
+        .collect();
     for key in old.keys().filter(|key| !new.contains_key(*key)) {
         patch.insert(key.clone(), Value::Null);
     }
@@ -332,18 +377,32 @@ fn replica_statuses(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus)
                 selector: None,
             },
         );
-    } else if let Some(old) =
-        status.replica_statuses.as_ref().and_then(|map| map.get(LAUNCHER)).filter(|_| report.finished)
+    } else if let Some(old) = status
+        .replica_statuses
+        .as_ref()
+        .and_then(|map| map.get(LAUNCHER))
+        .filter(|_| report.finished)
     {
         // Collected by its TTL: what it counted stays on record.
-        map.insert(LAUNCHER.to_owned(), ReplicaStatus { active: launcher_active, ..old.clone() });
+        map.insert(
+            LAUNCHER.to_owned(),
+            ReplicaStatus {
+                active: launcher_active,
+                ..old.clone()
+            },
+        );
     } else if launcher_active > 0 {
-        let counts = ReplicaStatus { active: launcher_active, ..ReplicaStatus::default() };
+        let counts = ReplicaStatus {
+            active: launcher_active,
+            ..ReplicaStatus::default()
+        };
         map.insert(LAUNCHER.to_owned(), counts);
     }
     let mut workers = ReplicaStatus::default();
     for pod in observed.workers.iter().chain(&observed.plain_workers) {
         match pod.phase {
+            // On its way out it neither holds resources nor tells anything.
+            Phase::Succeeded | Phase::Failed if pod.deleted.is_some() => {}
             Phase::Succeeded => workers.succeeded += 1,
             Phase::Failed => workers.failed += 1,
             _ if pass.husk(pod) => {}
@@ -389,19 +448,34 @@ fn tries(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus) {
 
 fn refusals(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &mut Plan) {
     let job = &pass.observed.job.name;
-    let of_job =
-        |name: &str| name == names::launcher_job(job) || name == names::worker_job(job);
-    let template = report.refused.iter().find(|(name, refusal)| of_job(name) && refusal.code != 409);
+    let of_job = |name: &str| name == names::launcher_job(job) || name == names::worker_job(job);
+    let template = report
+        .refused
+        .iter()
+        .find(|(name, refusal)| of_job(name) && refusal.code != 409);
     if let Some((name, refusal)) = template {
         let (reason, message) = children::refusal_text(pass, name, refusal);
         let known = find(status, condition::INVALID)
             .is_some_and(|c| c.status == "True" && c.message.as_deref() == Some(message.as_str()));
         if !known {
-            set(status, condition::INVALID, true, reasons::TEMPLATE_REFUSED, &message, pass.now);
+            set(
+                status,
+                condition::INVALID,
+                true,
+                reasons::TEMPLATE_REFUSED,
+                &message,
+                pass.now,
+            );
             note(plan, true, reason, cut(&message, 1000));
         }
     } else if !report.finished {
-        clear(status, condition::INVALID, "Valid", "The spec passes all checks.", pass.now);
+        clear(
+            status,
+            condition::INVALID,
+            "Valid",
+            "The spec passes all checks.",
+            pass.now,
+        );
     }
 }
 
@@ -423,14 +497,19 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
         let since = lost
             .iter()
             .filter_map(|index| {
-                let pods = pass.observed.workers.iter().filter(|pod| pod.index == Some(*index));
+                let pods = pass
+                    .observed
+                    .workers
+                    .iter()
+                    .filter(|pod| pod.index == Some(*index));
                 pods.filter_map(|pod| pod.deleted.or(pod.created)).max()
             })
             .min()
             .unwrap_or(pass.now);
         let due = since.saturating_add(LOSS_PATIENCE).unwrap_or(pass.now);
-        let known = find(status, condition::DEGRADED)
-            .is_some_and(|c| c.status == "True" && c.reason.as_deref() == Some(reasons::WORKER_LOST));
+        let known = find(status, condition::DEGRADED).is_some_and(|c| {
+            c.status == "True" && c.reason.as_deref() == Some(reasons::WORKER_LOST)
+        });
         if due <= pass.now || known {
             add(
                 reasons::WORKER_LOST,
@@ -444,7 +523,10 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
         }
     }
     if !report.stuck.is_empty() {
-        add(reasons::STUCK_TERMINATING, cut(&report.stuck.join("; "), 1000));
+        add(
+            reasons::STUCK_TERMINATING,
+            cut(&report.stuck.join("; "), 1000),
+        );
     }
     if !report.legacy_lost.is_empty() {
         add(
@@ -489,20 +571,34 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
     match found {
         Some((reason, message)) => {
             let old = find(status, condition::DEGRADED).cloned();
-            set(status, condition::DEGRADED, true, reason, &message, pass.now);
-            let news = old.is_none_or(|old| {
-                old.status != "True" || old.reason.as_deref() != Some(reason)
-            });
+            set(
+                status,
+                condition::DEGRADED,
+                true,
+                reason,
+                &message,
+                pass.now,
+            );
+            let news =
+                old.is_none_or(|old| old.status != "True" || old.reason.as_deref() != Some(reason));
             if news {
                 note(plan, true, reason, cut(&message, 1000));
             }
         }
-        None => clear(status, condition::DEGRADED, "Recovered", "Nothing is amiss.", pass.now),
+        None => clear(
+            status,
+            condition::DEGRADED,
+            "Recovered",
+            "Nothing is amiss.",
+            pass.now,
+        ),
     }
 }
 
 fn end(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &mut Plan) {
-    let Some(verdict) = &report.verdict else { return };
+    let Some(verdict) = &report.verdict else {
+        return;
+    };
     let job = &pass.observed.job;
     let completion = match verdict {
         Verdict::Succeeded { at } => *at,
@@ -516,8 +612,18 @@ fn end(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &mut P
     }
     match verdict {
         Verdict::Succeeded { .. } => {
-            let message = format!("MPIJob {}/{} successfully completed.", job.namespace, job.name);
-            set(status, condition::SUCCEEDED, true, reasons::SUCCEEDED, &message, pass.now);
+            let message = format!(
+                "MPIJob {}/{} successfully completed.",
+                job.namespace, job.name
+            );
+            set(
+                status,
+                condition::SUCCEEDED,
+                true,
+                reasons::SUCCEEDED,
+                &message,
+                pass.now,
+            );
             // An eviction may have been recorded as Failed by the Go operator meanwhile.
             flip(status, condition::FAILED);
             note(plan, false, reasons::SUCCEEDED, message);
@@ -536,10 +642,29 @@ fn end(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &mut P
             "MPIJob {}/{} is finished but Running condition was never set.",
             job.namespace, job.name
         );
-        set(status, condition::RUNNING, false, reasons::RUNNING, &message, completion);
+        set(
+            status,
+            condition::RUNNING,
+            false,
+            reasons::RUNNING,
+            &message,
+            completion,
+        );
     }
-    clear(status, condition::WORKERS_READY, "Finished", "The job has ended.", pass.now);
-    clear(status, condition::DEGRADED, "Finished", "The job has ended.", pass.now);
+    clear(
+        status,
+        condition::WORKERS_READY,
+        "Finished",
+        "The job has ended.",
+        pass.now,
+    );
+    clear(
+        status,
+        condition::DEGRADED,
+        "Finished",
+        "The job has ended.",
+        pass.now,
+    );
 }
 
 /// Sets a condition to False and leaves everything else of it, both times included: run time is
@@ -562,18 +687,43 @@ fn suspended(pass: &Pass<'_>, status: &mut MpiJobStatus, plan: &mut Plan) {
         pass.now,
     );
     if changed {
-        note(plan, false, reasons::SUSPENDED, "MPIJob suspended".to_owned());
+        note(
+            plan,
+            false,
+            reasons::SUSPENDED,
+            "MPIJob suspended".to_owned(),
+        );
     }
     let message = format!("MPIJob {}/{} is suspended.", job.namespace, job.name);
-    set(status, condition::RUNNING, false, reasons::SUSPENDED, &message, pass.now);
-    clear(status, condition::WORKERS_READY, reasons::SUSPENDED, "The job is suspended.", pass.now);
+    set(
+        status,
+        condition::RUNNING,
+        false,
+        reasons::SUSPENDED,
+        &message,
+        pass.now,
+    );
+    clear(
+        status,
+        condition::WORKERS_READY,
+        reasons::SUSPENDED,
+        "The job is suspended.",
+        pass.now,
+    );
 }
 
 fn resumed(pass: &Pass<'_>, status: &mut MpiJobStatus, plan: &mut Plan) {
     if !is_true(status, condition::SUSPENDED) {
         return;
     }
-    set(status, condition::SUSPENDED, false, reasons::RESUMED, "MPIJob resumed", pass.now);
+    set(
+        status,
+        condition::SUSPENDED,
+        false,
+        reasons::RESUMED,
+        "MPIJob resumed",
+        pass.now,
+    );
     status.start_time = Some(rfc3339(pass.now));
     note(plan, false, reasons::RESUMED, "MPIJob resumed".to_owned());
 }
@@ -584,11 +734,16 @@ fn workers_ready(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, pl
     }
     let before = find(status, condition::WORKERS_READY).cloned();
     let (value, reason, message) = if let Some((pod, node)) = &report.waits_for_pod {
-        let on = node.as_deref().map(|node| format!(" on node {node}")).unwrap_or_default();
+        let on = node
+            .as_deref()
+            .map(|node| format!(" on node {node}"))
+            .unwrap_or_default();
         (
             false,
             reasons::WAITING_FOR_WORKERS,
-            format!("pod {pod}{on} of an earlier start is still there; nothing new is started before it is gone"),
+            format!(
+                "pod {pod}{on} of an earlier start is still there; nothing new is started before it is gone"
+            ),
         )
     } else if let Some(held) = &report.held {
         (false, held.reason, held.message.clone())
@@ -597,7 +752,14 @@ fn workers_ready(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, pl
         let message = format!("{ready}/{} workers are Ready", pass.job.workers);
         (true, reasons::ALL_READY, message)
     };
-    set(status, condition::WORKERS_READY, value, reason, &message, pass.now);
+    set(
+        status,
+        condition::WORKERS_READY,
+        value,
+        reason,
+        &message,
+        pass.now,
+    );
     let telling = !value && reason != reasons::WAITING_FOR_WORKERS;
     if telling && before.is_none_or(|old| old.reason.as_deref() != Some(reason)) {
         note(plan, true, reason, cut(&message, 1000));
@@ -608,19 +770,34 @@ fn running(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &m
     if is_true(status, condition::RUNNING) {
         return;
     }
-    let launcher = pass.tries().any(|pod| pod.phase == Phase::Running && pod.deleted.is_none());
+    let launcher = pass
+        .tries()
+        .any(|pod| pod.phase == Phase::Running && pod.deleted.is_none());
     let workers = if report.legacy {
         let pods = &pass.observed.plain_workers;
-        pods.iter().filter(|pod| pod.phase == Phase::Running).count()
+        pods.iter()
+            .filter(|pod| pod.phase == Phase::Running)
+            .count()
     } else {
-        pass.workers.live.values().filter(|pod| pod.phase == Phase::Running).count()
+        pass.workers
+            .live
+            .values()
+            .filter(|pod| pod.phase == Phase::Running)
+            .count()
     };
     if !launcher || workers < pass.job.min_ready as usize {
         return;
     }
     let job = &pass.observed.job;
     let message = format!("MPIJob {}/{} is running.", job.namespace, job.name);
-    set(status, condition::RUNNING, true, reasons::RUNNING, &message, pass.now);
+    set(
+        status,
+        condition::RUNNING,
+        true,
+        reasons::RUNNING,
+        &message,
+        pass.now,
+    );
     note(
         plan,
         false,

@@ -40,7 +40,9 @@ pub fn watch(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     let pods = pass.observed.workers.iter().chain(&pass.observed.launchers);
     let mut asked: Vec<&str> = Vec::new();
     for pod in pods {
-        let Some(due) = pod.deletion_due else { continue };
+        let Some(due) = pod.deletion_due else {
+            continue;
+        };
         let late = pass.now.duration_since(due);
         if late < ASK_AFTER {
             if pod.active() {
@@ -48,12 +50,17 @@ pub fn watch(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
             }
             continue;
         }
-        let node = pod.node.as_ref().and_then(|name| pass.observed.nodes.get(name));
+        let node = pod
+            .node
+            .as_ref()
+            .and_then(|name| pass.observed.nodes.get(name));
         if let Some(name) = pod.node.as_deref().filter(|_| pod.active()) {
             let fresh = node.is_some_and(|node| pass.now.duration_since(node.asked) < ASK_AGAIN);
             if !fresh && !asked.contains(&name) {
                 asked.push(name);
-                plan.background.push(Action::LookAtNode { name: name.to_owned() });
+                plan.background.push(Action::LookAtNode {
+                    name: name.to_owned(),
+                });
             }
             plan.look_at(pass.now.saturating_add(ASK_AGAIN).unwrap_or(pass.now));
         }
@@ -69,7 +76,10 @@ pub fn watch(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         });
         if pod.launcher && pod.active() && lost {
             if pod.tracked {
-                plan.background.push(Action::Retire { pod: pod.name.clone(), uid: pod.uid.clone() });
+                plan.background.push(Action::Retire {
+                    pod: pod.name.clone(),
+                    uid: pod.uid.clone(),
+                });
             }
             plan.background.push(Action::DeletePod {
                 pod: pod.name.clone(),
@@ -90,7 +100,9 @@ fn describe(pod: &PodFacts, node: Option<&NodeFacts>) -> String {
         };
         format!(" on node {name}{state}")
     });
-    let since = pod.deleted.map_or_else(String::new, |at| format!(" since {at:.0}"));
+    let since = pod
+        .deleted
+        .map_or_else(String::new, |at| format!(" since {at:.0}"));
     let held = if pod.finalizers.is_empty() {
         String::new()
     } else {

@@ -13,7 +13,12 @@ use crate::api::names;
 pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     report.suspended = true;
     if !pass.observed.plain_workers.is_empty() {
-        for pod in pass.observed.plain_workers.iter().filter(|pod| pod.deleted.is_none()) {
+        for pod in pass
+            .observed
+            .plain_workers
+            .iter()
+            .filter(|pod| pod.deleted.is_none())
+        {
             plan.actions.push(Action::DeletePod {
                 pod: pod.name.clone(),
                 uid: pod.uid.clone(),
@@ -63,8 +68,7 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
                     .as_ref()
                     .and_then(|launcher| launcher.counted_job.as_deref());
                 if counted != Some(job.uid.as_str()) && pods.iter().all(|pod| !pod.active()) {
-                    report.count_job =
-                        Some((job.uid.clone(), Tries::of(job).charged(job, &pods)));
+                    report.count_job = Some((job.uid.clone(), Tries::of(job).charged(job, &pods)));
                 }
             }
         }
@@ -74,23 +78,49 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
             && !pass.observed.launchers.iter().any(|pod| pod.active()) =>
         {
             let all: Vec<u32> = (0..pass.job.workers).collect();
-            let hosts = pass.observed.config_map.is_none().then(|| (all.clone(), all));
+            let hosts = pass
+                .observed
+                .config_map
+                .is_none()
+                .then(|| (all.clone(), all));
             children::ensure(pass, hosts.as_ref(), plan, report);
             launcher::ensure(
                 pass,
-                &super::gate::Gate::Open { hosts: Vec::new(), bypassed: Vec::new(), since: None },
+                &super::gate::Gate::Open {
+                    hosts: Vec::new(),
+                    bypassed: Vec::new(),
+                    since: None,
+                },
                 plan,
                 report,
             );
         }
         None => {}
     }
-    if let Some(job) = pass.observed.worker_job.as_ref().filter(|job| !job.deleting) {
-        plan.actions.push(Action::DeleteJob { name: job.name.clone(), uid: job.uid.clone() });
+    if let Some(job) = pass
+        .observed
+        .worker_job
+        .as_ref()
+        .filter(|job| !job.deleting)
+    {
+        plan.actions.push(Action::DeleteJob {
+            name: job.name.clone(),
+            uid: job.uid.clone(),
+        });
     }
     children::remove_pod_group(pass, plan);
     stuck::watch(pass, plan, report);
-    if pass.observed.workers.iter().chain(&pass.observed.launchers).any(|pod| pod.active()) {
-        plan.look_at(pass.now.saturating_add(SignedDuration::from_secs(30)).unwrap_or(pass.now));
+    if pass
+        .observed
+        .workers
+        .iter()
+        .chain(&pass.observed.launchers)
+        .any(|pod| pod.active())
+    {
+        plan.look_at(
+            pass.now
+                .saturating_add(SignedDuration::from_secs(30))
+                .unwrap_or(pass.now),
+        );
     }
 }

@@ -53,7 +53,11 @@ pub fn ensure(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan, report: &mut Re
 }
 
 fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
-    let left = pass.observed.workers.iter().find(|pod| pod.active() && !pass.husk(pod));
+    let left = pass
+        .observed
+        .workers
+        .iter()
+        .find(|pod| pod.active() && !pass.husk(pod));
     if let Some(pod) = left {
         report.waits_for_pod = Some((pod.name.clone(), pod.node.clone()));
         return;
@@ -61,19 +65,28 @@ fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     let name = names::worker_job(&pass.observed.job.name);
     if children::may_create(pass, &name, plan, report) {
         let body = build::worker_job::worker_job(&pass.context(), pass.job.workers);
-        plan.actions.push(Action::Create { kind: ObjectKind::Job, name, body: Box::new(body) });
+        plan.actions.push(Action::Create {
+            kind: ObjectKind::Job,
+            name,
+            body: Box::new(body),
+        });
     }
 }
 
 fn delete(job: &JobFacts, plan: &mut Plan) {
-    plan.actions.push(Action::DeleteJob { name: job.name.clone(), uid: job.uid.clone() });
+    plan.actions.push(Action::DeleteJob {
+        name: job.name.clone(),
+        uid: job.uid.clone(),
+    });
 }
 
 /// Somebody (Kueue) suspended the worker Job of a job that runs: set back once, then with growing
 /// distance.
 fn unsuspend(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
     if let Some((at, count)) = pass.observed.memory.unsuspended {
-        let due = at.saturating_add(back_off(10, count.saturating_sub(1), 600)).unwrap_or(pass.now);
+        let due = at
+            .saturating_add(back_off(10, count.saturating_sub(1), 600))
+            .unwrap_or(pass.now);
         if due > pass.now {
             plan.look_at(due);
             return;
@@ -107,9 +120,14 @@ fn scale(pass: &Pass<'_>, job: &JobFacts, victims: &[u32], plan: &mut Plan, repo
         return;
     }
     for index in victims {
-        let Some(pod) = pass.workers.live.get(index) else { continue };
+        let Some(pod) = pass.workers.live.get(index) else {
+            continue;
+        };
         if pod.tracked {
-            plan.actions.push(Action::Retire { pod: pod.name.clone(), uid: pod.uid.clone() });
+            plan.actions.push(Action::Retire {
+                pod: pod.name.clone(),
+                uid: pod.uid.clone(),
+            });
         }
         plan.actions.push(Action::DeletePod {
             pod: pod.name.clone(),

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::Api;
 use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::{self, Event};
 use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -64,7 +64,11 @@ impl Sink {
     /// Takes a change in and wakes the MPIJobs that it touches.
     pub fn take(&self, change: Change) {
         let now = (self.clock)();
-        let keys = self.index.lock().unwrap_or_else(PoisonError::into_inner).apply(change, now);
+        let keys = self
+            .index
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .apply(change, now);
         for key in keys {
             self.queue.push(key);
         }
@@ -105,14 +109,22 @@ pub async fn run(client: kube::Client, namespace: Option<&str>, sink: Sink) -> W
     let services = follow(
         "services",
         Kind::Child(ChildKind::Service),
-        watcher::watcher(api::<PartialObjectMeta<Service>>(&client, namespace), ours.clone()),
-        |object: PartialObjectMeta<Service>| slim::child_object(ChildKind::Service, object.metadata),
+        watcher::watcher(
+            api::<PartialObjectMeta<Service>>(&client, namespace),
+            ours.clone(),
+        ),
+        |object: PartialObjectMeta<Service>| {
+            slim::child_object(ChildKind::Service, object.metadata)
+        },
         &sink,
     );
     let config_maps = follow(
         "configmaps",
         Kind::Child(ChildKind::ConfigMap),
-        watcher::watcher(api::<PartialObjectMeta<ConfigMap>>(&client, namespace), ours),
+        watcher::watcher(
+            api::<PartialObjectMeta<ConfigMap>>(&client, namespace),
+            ours,
+        ),
         |object: PartialObjectMeta<ConfigMap>| {
             slim::child_object(ChildKind::ConfigMap, object.metadata)
         },
@@ -188,7 +200,10 @@ fn fatal(resource: &'static str, error: &watcher::Error) -> Option<WatchError> {
     };
     match status.code {
         404 => Some(WatchError::NoSuchKind { resource }),
-        401 | 403 => Some(WatchError::Refused { resource, message: status.message.clone() }),
+        401 | 403 => Some(WatchError::Refused {
+            resource,
+            message: status.message.clone(),
+        }),
         _ => None,
     }
 }

@@ -180,6 +180,7 @@ struct SlimPodStatus {
 struct SlimContainerStatus {
     name: String,
     ready: bool,
+    restart_count: i32,
     state: SlimState,
     last_state: SlimState,
 }
@@ -258,7 +259,9 @@ impl SlimNode {
                 .iter()
                 .flatten()
                 .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-            out_of_service: taints.iter().any(|t| t.key == "node.kubernetes.io/out-of-service"),
+            out_of_service: taints
+                .iter()
+                .any(|t| t.key == "node.kubernetes.io/out-of-service"),
             leaving: self.spec.unschedulable == Some(true)
                 || taints.iter().any(|taint| taint.effect == "NoExecute"),
             asked,
@@ -267,17 +270,21 @@ impl SlimNode {
 }
 
 fn version(metadata: &ObjectMeta) -> u64 {
-    metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+    metadata
+        .resource_version
+        .as_deref()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0)
 }
 
 fn controller(metadata: &ObjectMeta) -> Option<&str> {
-    metadata
-        .owner_references
-        .as_deref()
-        .unwrap_or_default()
-        .iter()
-        .find(|owner| owner.controller == Some(true))
-        .map(|owner| owner.uid.as_str())
+    controller_reference(metadata).map(|(uid, _)| uid)
+}
+
+fn controller_reference(metadata: &ObjectMeta) -> Option<(&str, &str)> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+    Some((&owner.uid, &owner.name))
 }
 
 fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
@@ -318,7 +325,9 @@ impl SlimJob {
             label(&self.metadata, names::OPERATOR_NAME_LABEL) == Some(names::OPERATOR_NAME);
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
         let is_true = |type_: &str| {
-            conditions.iter().find(|c| c.type_ == type_ && c.status == "True")
+            conditions
+                .iter()
+                .find(|c| c.type_ == type_ && c.status == "True")
         };
         let complete = is_true("Complete").or_else(|| is_true("SuccessCriteriaMet"));
         // From 1.31 on the final conditions wait until all pods are gone, which on a lost node is
@@ -327,11 +336,16 @@ impl SlimJob {
         let completion_time = self.status.completion_time.as_ref().map(|time| time.0);
         let facts = JobFacts {
             completion_time: completion_time.or_else(|| {
-                complete.and_then(|c| c.last_transition_time.as_ref()).map(|time| time.0)
+                complete
+                    .and_then(|c| c.last_transition_time.as_ref())
+                    .map(|time| time.0)
             }),
             complete: complete.is_some(),
             failure: failure.map(|c| {
-                (c.reason.clone().unwrap_or_default(), c.message.clone().unwrap_or_default())
+                (
+                    c.reason.clone().unwrap_or_default(),
+                    c.message.clone().unwrap_or_default(),
+                )
             }),
             name: self.metadata.name?,
             uid: self.metadata.uid?,
@@ -363,7 +377,10 @@ impl SlimJob {
             failed: self.status.failed.unwrap_or(0),
             succeeded: self.status.succeeded.unwrap_or(0),
             active: self.status.active.unwrap_or(0),
-            completed_indexes: self.status.completed_indexes.filter(|text| !text.is_empty()),
+            completed_indexes: self
+                .status
+                .completed_indexes
+                .filter(|text| !text.is_empty()),
             started: self.status.start_time.is_some(),
         };
         Some(Object::Job {
@@ -379,7 +396,8 @@ impl SlimPod {
     #[must_use]
     pub fn into_object(self) -> Option<Object> {
         let metadata = &self.metadata;
-        let owner = controller(metadata)?.to_owned();
+        let (owner, owner_name) = controller_reference(metadata)?;
+        let (owner, owner_name) = (owner.to_owned(), owner_name.to_owned());
         let launcher = label(metadata, names::JOB_ROLE_LABEL) == Some(names::ROLE_LAUNCHER);
         let index = annotation(metadata, names::COMPLETION_INDEX_ANNOTATION)
             .or_else(|| label(metadata, names::REPLICA_INDEX_LABEL))
@@ -391,23 +409,44 @@ impl SlimPod {
             .into_iter()
             .partition(|finalizer| finalizer == names::TRACKING_FINALIZER);
         let deletion_due = metadata.deletion_timestamp.as_ref().map(|time| time.0);
-        let grace = metadata.deletion_grace_period_seconds.unwrap_or(DEFAULT_GRACE);
+        let grace = metadata
+            .deletion_grace_period_seconds
+            .unwrap_or(DEFAULT_GRACE);
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
         let condition = |type_: &str| conditions.iter().find(|c| c.type_ == type_);
         let ready = condition("Ready");
         let reason = self.status.reason.clone();
         let by_platform = matches!(
             reason.as_deref(),
-            Some("Evicted" | "NodeLost" | "Preempting" | "Preempted" | "Shutdown" | "NodeShutdown"
-                | "Terminated" | "NodeAffinity" | "UnexpectedAdmissionError")
+            Some(
+                "Evicted"
+                    | "NodeLost"
+                    | "Preempting"
+                    | "Preempted"
+                    | "Shutdown"
+                    | "NodeShutdown"
+                    | "Terminated"
+                    | "NodeAffinity"
+                    | "UnexpectedAdmissionError"
+            )
         );
-        let main = self.spec.containers.first().map(|container| container.name.as_str());
-        let statuses = self.status.container_statuses.as_deref().unwrap_or_default();
-        let main_started = statuses
+        let main = self
+            .spec
+            .containers
+            .first()
+            .map(|container| container.name.as_str());
+        let statuses = self
+            .status
+            .container_statuses
+            .as_deref()
+            .unwrap_or_default();
+        let main_status = statuses
             .iter()
-            .find(|status| Some(status.name.as_str()) == main)
+            .find(|status| Some(status.name.as_str()) == main);
+        let main_started = main_status
             .and_then(|status| status.state.running.as_ref()?.started_at.as_ref())
             .map(|time| time.0);
+        let main_restarted = main_status.is_some_and(|status| status.restart_count > 0);
         let phase = match self.status.phase.as_deref() {
             Some("Running") => Phase::Running,
             Some("Succeeded") => Phase::Succeeded,
@@ -420,12 +459,18 @@ impl SlimPod {
             uid: metadata.uid.clone()?,
             version: version(metadata),
             owner,
+            owner_name,
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            job_name: label(metadata, names::JOB_NAME_LABEL)
+                .unwrap_or_default()
+                .to_owned(),
             index,
             launcher,
             run: label(metadata, names::RUN_LABEL).map(str::to_owned),
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             deleted: deletion_due.map(|due| {
-                due.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(due)
+                due.checked_sub(SignedDuration::from_secs(grace))
+                    .unwrap_or(due)
             }),
             deletion_due,
             tracked: !tracking.is_empty(),
@@ -438,8 +483,11 @@ impl SlimPod {
             ip: self.status.pod_ip.clone().filter(|ip| !ip.is_empty()),
             phase,
             ready: ready.is_some_and(|c| c.status == "True"),
-            ready_changed: ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0),
+            ready_changed: ready
+                .and_then(|c| c.last_transition_time.as_ref())
+                .map(|t| t.0),
             main_started,
+            main_restarted,
             disrupted: by_platform
                 || condition("DisruptionTarget").is_some_and(|c| c.status == "True"),
             trouble: self.trouble(phase),
@@ -461,25 +509,38 @@ impl SlimPod {
                 message: condition.message.clone().unwrap_or_default(),
             });
         }
-        let inits = self.status.init_container_statuses.as_deref().unwrap_or_default();
-        let mains = self.status.container_statuses.as_deref().unwrap_or_default();
-        let of_containers = inits
-            .iter()
-            .chain(mains)
-            .find_map(|status| container_trouble(status, inits.iter().any(|i| i.name == status.name)));
+        let inits = self
+            .status
+            .init_container_statuses
+            .as_deref()
+            .unwrap_or_default();
+        let mains = self
+            .status
+            .container_statuses
+            .as_deref()
+            .unwrap_or_default();
+        let of_containers = inits.iter().chain(mains).find_map(|status| {
+            container_trouble(status, inits.iter().any(|i| i.name == status.name))
+        });
         if of_containers.is_some() {
             return of_containers;
         }
         if phase == Phase::Failed {
             return Some(Trouble {
                 kind: TroubleKind::Crash,
-                reason: self.status.reason.clone().unwrap_or_else(|| "Failed".to_owned()),
+                reason: self
+                    .status
+                    .reason
+                    .clone()
+                    .unwrap_or_else(|| "Failed".to_owned()),
                 exit_code: None,
                 container: String::new(),
                 message: self.status.message.clone().unwrap_or_default(),
             });
         }
-        let not_ready = mains.iter().find(|status| status.state.running.is_some() && !status.ready)?;
+        let not_ready = mains
+            .iter()
+            .find(|status| status.state.running.is_some() && !status.ready)?;
         Some(Trouble {
             kind: TroubleKind::NotReady,
             reason: "NotReady".to_owned(),
@@ -501,8 +562,12 @@ fn container_trouble(status: &SlimContainerStatus, init: bool) -> Option<Trouble
     if let Some(waiting) = &status.state.waiting {
         let reason = waiting.reason.clone().unwrap_or_default();
         let kind = match reason.as_str() {
-            "ImagePullBackOff" | "ErrImagePull" | "InvalidImageName" | "ErrImageNeverPull"
-            | "RegistryUnavailable" | "ImageInspectError" => TroubleKind::ImagePull,
+            "ImagePullBackOff"
+            | "ErrImagePull"
+            | "InvalidImageName"
+            | "ErrImageNeverPull"
+            | "RegistryUnavailable"
+            | "ImageInspectError" => TroubleKind::ImagePull,
             "CrashLoopBackOff" => {
                 return Some(match &status.last_state.terminated {
                     Some(ended) => crash(ended),
@@ -542,13 +607,21 @@ pub fn child_object(kind: ChildKind, metadata: ObjectMeta) -> Option<Object> {
     };
     // Who wrote the content is in managedFields, so an edit by hand shows without reading the
     // content, after a restart of the operator too.
-    let edited = metadata.managed_fields.as_deref().unwrap_or_default().iter().any(|entry| {
-        entry.manager.as_deref() != Some(FIELD_MANAGER)
-            && entry.subresource.as_deref().unwrap_or_default().is_empty()
-            && entry.fields_v1.as_ref().is_some_and(|fields| {
-                fields.0.as_object().is_some_and(|fields| fields.contains_key(content_field))
-            })
-    });
+    let edited = metadata
+        .managed_fields
+        .as_deref()
+        .unwrap_or_default()
+        .iter()
+        .any(|entry| {
+            entry.manager.as_deref() != Some(FIELD_MANAGER)
+                && entry.subresource.as_deref().unwrap_or_default().is_empty()
+                && entry.fields_v1.as_ref().is_some_and(|fields| {
+                    fields
+                        .0
+                        .as_object()
+                        .is_some_and(|fields| fields.contains_key(content_field))
+                })
+        });
     let facts = ChildFacts {
         owner: controller(&metadata).map(str::to_owned),
         run: label(&metadata, names::RUN_LABEL).map(str::to_owned),

@@ -70,9 +70,11 @@ pub(super) async fn perform(writer: &Writer, target: &Target<'_>, action: &Actio
     let namespace = target.namespace;
     match action {
         Action::Create { kind, name, body } => create(writer, target, *kind, name, body).await,
-        Action::CreateSecret { name, shell, look_first } => {
-            create_secret(writer, target, name, shell, *look_first).await
-        }
+        Action::CreateSecret {
+            name,
+            shell,
+            look_first,
+        } => create_secret(writer, target, name, shell, *look_first).await,
         Action::Patch { kind, name, body } => {
             let path = format!(
                 "{}/{name}?fieldManager={FIELD_MANAGER}",
@@ -83,10 +85,17 @@ pub(super) async fn perform(writer: &Writer, target: &Target<'_>, action: &Actio
                 .await
                 .outcome(|value| facts(*kind, value))
         }
-        Action::ReplaceConfigMap { name, uid, data, content } => {
+        Action::ReplaceConfigMap {
+            name,
+            uid,
+            data,
+            content,
+        } => {
             // A merge patch could not drop keys that somebody added.
-            let annotation =
-                format!("/metadata/annotations/{}", names::CONTENT_ANNOTATION.replace('/', "~1"));
+            let annotation = format!(
+                "/metadata/annotations/{}",
+                names::CONTENT_ANNOTATION.replace('/', "~1")
+            );
             let patch = json!([
                 { "op": "test", "path": "/metadata/uid", "value": uid },
                 { "op": "add", "path": "/data", "value": data },
@@ -97,7 +106,12 @@ pub(super) async fn perform(writer: &Writer, target: &Target<'_>, action: &Actio
                 collection(namespace, ObjectKind::ConfigMap, &Value::Null)
             );
             writer
-                .call(Method::PATCH, &path, "configmaps", Payload::JsonPatch(&patch))
+                .call(
+                    Method::PATCH,
+                    &path,
+                    "configmaps",
+                    Payload::JsonPatch(&patch),
+                )
                 .await
                 .outcome(|value| facts(ObjectKind::ConfigMap, value))
         }
@@ -109,7 +123,10 @@ pub(super) async fn perform(writer: &Writer, target: &Target<'_>, action: &Actio
                 "propagationPolicy": "Background",
                 "preconditions": { "uid": uid },
             });
-            let path = format!("{}/{name}", collection(namespace, ObjectKind::Job, &Value::Null));
+            let path = format!(
+                "{}/{name}",
+                collection(namespace, ObjectKind::Job, &Value::Null)
+            );
             delete(writer, &path, "jobs", &options).await
         }
         Action::Retire { pod, uid } => {
@@ -123,7 +140,9 @@ pub(super) async fn perform(writer: &Writer, target: &Target<'_>, action: &Actio
                 "{}/{pod}?fieldManager={FIELD_MANAGER}",
                 collection(namespace, ObjectKind::Pod, &Value::Null)
             );
-            let reply = writer.call(Method::PATCH, &path, "pods", Payload::Strategic(&patch)).await;
+            let reply = writer
+                .call(Method::PATCH, &path, "pods", Payload::Strategic(&patch))
+                .await;
             if matches!(reply, Reply::Object(_)) {
                 writer.metrics.retired();
             }
@@ -142,14 +161,20 @@ pub(super) async fn perform(writer: &Writer, target: &Target<'_>, action: &Actio
             if *force {
                 options["gracePeriodSeconds"] = json!(0);
             }
-            let path = format!("{}/{pod}", collection(namespace, ObjectKind::Pod, &Value::Null));
+            let path = format!(
+                "{}/{pod}",
+                collection(namespace, ObjectKind::Pod, &Value::Null)
+            );
             delete(writer, &path, "pods", &options).await
         }
         Action::DeletePodGroup { api_version, name } => {
             let path = format!("/apis/{api_version}/namespaces/{namespace}/podgroups/{name}");
             let options = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
             // One that somebody else made is left alone.
-            match writer.call(Method::GET, &path, "podgroups", Payload::None).await {
+            match writer
+                .call(Method::GET, &path, "podgroups", Payload::None)
+                .await
+            {
                 Reply::Object(value) if controlled_by(&value, target.owner) => {
                     delete(writer, &path, "podgroups", &options).await
                 }
@@ -159,7 +184,10 @@ pub(super) async fn perform(writer: &Writer, target: &Target<'_>, action: &Actio
         }
         Action::LookAtNode { name } => {
             let path = format!("/api/v1/nodes/{name}");
-            match writer.call(Method::GET, &path, "nodes", Payload::None).await {
+            match writer
+                .call(Method::GET, &path, "nodes", Payload::None)
+                .await
+            {
                 Reply::Object(value) => {
                     let node: SlimNode = serde_json::from_value(value).unwrap_or_default();
                     Outcome::Node(Some(node.facts(Timestamp::UNIX_EPOCH)))
@@ -197,7 +225,10 @@ pub(super) async fn perform(writer: &Writer, target: &Target<'_>, action: &Actio
 }
 
 async fn delete(writer: &Writer, path: &str, resource: &'static str, options: &Value) -> Outcome {
-    match writer.call(Method::DELETE, path, resource, Payload::Json(options)).await {
+    match writer
+        .call(Method::DELETE, path, resource, Payload::Json(options))
+        .await
+    {
         // Another UID has the name, or nothing: what was meant is gone.
         Reply::Object(_) | Reply::NotFound | Reply::Conflict { .. } => Outcome::Done(None),
         reply => reply.outcome(|_| None),
@@ -209,7 +240,10 @@ fn controlled_by(value: &Value, uid: &str) -> bool {
 }
 
 fn controller(value: &Value) -> Option<&Value> {
-    value["metadata"]["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)
+    value["metadata"]["ownerReferences"]
+        .as_array()?
+        .iter()
+        .find(|owner| owner["controller"] == true)
 }
 
 async fn create(
@@ -221,17 +255,25 @@ async fn create(
 ) -> Outcome {
     let collection = collection(target.namespace, kind, body);
     let path = format!("{collection}?fieldManager={FIELD_MANAGER}");
-    let reply = writer.call(Method::POST, &path, plural(kind), Payload::Json(body)).await;
+    let reply = writer
+        .call(Method::POST, &path, plural(kind), Payload::Json(body))
+        .await;
     let Reply::Conflict { exists: true, .. } = reply else {
         return match reply {
             // The namespace is being deleted, or gone: nothing to report to anybody.
-            Reply::NotFound => Outcome::Later { message: "not found".to_owned(), after: None },
+            Reply::NotFound => Outcome::Later {
+                message: "not found".to_owned(),
+                after: None,
+            },
             reply => reply.outcome(|value| facts(kind, value)),
         };
     };
     // Ours, by an earlier call whose answer was lost or that the watch has not shown; or foreign.
     let path = format!("{collection}/{name}");
-    match writer.call(Method::GET, &path, plural(kind), Payload::None).await {
+    match writer
+        .call(Method::GET, &path, plural(kind), Payload::None)
+        .await
+    {
         Reply::Object(value) if controlled_by(&value, target.owner) => {
             if kind == ObjectKind::PodGroup {
                 let patch = json!({
@@ -248,7 +290,11 @@ async fn create(
                 return Outcome::Stale(format!("the old {name} is being deleted"));
             }
             let labelled = value["metadata"]["labels"][names::OPERATOR_NAME_LABEL].is_string();
-            if labelled { Outcome::Done(facts(kind, value).map(Box::new)) } else { label(writer, &path, kind).await }
+            if labelled {
+                Outcome::Done(facts(kind, value).map(Box::new))
+            } else {
+                label(writer, &path, kind).await
+            }
         }
         Reply::Object(value) => foreign(target, &value),
         reply => reply.outcome(|_| None),
@@ -279,7 +325,10 @@ fn foreign(target: &Target<'_>, value: &Value) -> Outcome {
             after: None,
         };
     }
-    Outcome::Denied { code: 409, message: "the name is taken".to_owned() }
+    Outcome::Denied {
+        code: 409,
+        message: "the name is taken".to_owned(),
+    }
 }
 
 async fn create_secret(
@@ -293,7 +342,9 @@ async fn create_secret(
     let path = format!("{collection}/{name}");
     if look_first {
         match secret_owner(writer, &path).await {
-            Reply::Object(value) if controlled_by(&value, target.owner) => return Outcome::SecretSeen,
+            Reply::Object(value) if controlled_by(&value, target.owner) => {
+                return Outcome::SecretSeen;
+            }
             Reply::Object(value) => return foreign(target, &value),
             Reply::NotFound => {}
             reply => return reply.outcome(|_| None),
@@ -301,7 +352,12 @@ async fn create_secret(
     }
     let pair = match ssh_key::generate() {
         Ok(pair) => pair,
-        Err(error) => return Outcome::Later { message: error.to_string(), after: None },
+        Err(error) => {
+            return Outcome::Later {
+                message: error.to_string(),
+                after: None,
+            };
+        }
     };
     let mut body = shell.clone();
     body["stringData"] = json!({
@@ -309,14 +365,20 @@ async fn create_secret(
         names::SSH_PUBLIC_KEY: pair.public_line,
     });
     let create = format!("{collection}?fieldManager={FIELD_MANAGER}");
-    match writer.call(Method::POST, &create, "secrets", Payload::Json(&body)).await {
+    match writer
+        .call(Method::POST, &create, "secrets", Payload::Json(&body))
+        .await
+    {
         Reply::Object(_) => Outcome::SecretSeen,
         Reply::Conflict { exists: true, .. } => match secret_owner(writer, &path).await {
             Reply::Object(value) if controlled_by(&value, target.owner) => Outcome::SecretSeen,
             Reply::Object(value) => foreign(target, &value),
             reply => reply.outcome(|_| None),
         },
-        Reply::NotFound => Outcome::Later { message: "not found".to_owned(), after: None },
+        Reply::NotFound => Outcome::Later {
+            message: "not found".to_owned(),
+            after: None,
+        },
         reply => reply.outcome(|_| None),
     }
 }
@@ -329,7 +391,8 @@ async fn secret_owner(writer: &Writer, path: &str) -> Reply {
 impl Writer {
     /// GET of an object's metadata alone.
     async fn metadata(&self, path: &str, resource: &'static str) -> Reply {
-        self.call(Method::GET, path, resource, Payload::Metadata).await
+        self.call(Method::GET, path, resource, Payload::Metadata)
+            .await
     }
 }
 
@@ -337,7 +400,10 @@ async fn read_events(writer: &Writer, namespace: &str, uid: &str) -> Outcome {
     let path = format!(
         "/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.uid%3D{uid}%2Ctype%3DWarning&limit={MOST_EVENTS}"
     );
-    match writer.call(Method::GET, &path, "events", Payload::None).await {
+    match writer
+        .call(Method::GET, &path, "events", Payload::None)
+        .await
+    {
         Reply::Object(value) => {
             let mut found: Vec<(String, JobWarning)> = value["items"]
                 .as_array()
@@ -347,7 +413,13 @@ async fn read_events(writer: &Writer, namespace: &str, uid: &str) -> Outcome {
                 .map(|event| {
                     let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
                     let at = text("lastTimestamp");
-                    (at, JobWarning { reason: text("reason"), message: text("message") })
+                    (
+                        at,
+                        JobWarning {
+                            reason: text("reason"),
+                            message: text("message"),
+                        },
+                    )
                 })
                 .collect();
             found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -358,8 +430,10 @@ async fn read_events(writer: &Writer, namespace: &str, uid: &str) -> Outcome {
 }
 
 async fn seek_launcher(writer: &Writer, target: &Target<'_>, name: &str) -> Outcome {
-    let path =
-        format!("{}/{name}", collection(target.namespace, ObjectKind::Job, &Value::Null));
+    let path = format!(
+        "{}/{name}",
+        collection(target.namespace, ObjectKind::Job, &Value::Null)
+    );
     match writer.call(Method::GET, &path, "jobs", Payload::None).await {
         Reply::Object(value) if controlled_by(&value, target.owner) => {
             label(writer, &path, ObjectKind::Job).await
@@ -372,10 +446,14 @@ async fn seek_launcher(writer: &Writer, target: &Target<'_>, name: &str) -> Outc
 async fn priority(writer: &Writer, class: Option<&str>) -> Result<i32, Outcome> {
     let Some(class) = class else { return Ok(0) };
     let path = format!("/apis/scheduling.k8s.io/v1/priorityclasses/{class}");
-    match writer.call(Method::GET, &path, "priorityclasses", Payload::None).await {
-        Reply::Object(value) => {
-            Ok(value["value"].as_i64().and_then(|value| i32::try_from(value).ok()).unwrap_or(0))
-        }
+    match writer
+        .call(Method::GET, &path, "priorityclasses", Payload::None)
+        .await
+    {
+        Reply::Object(value) => Ok(value["value"]
+            .as_i64()
+            .and_then(|value| i32::try_from(value).ok())
+            .unwrap_or(0)),
         // An unknown class counts as 0, and without the right to read classes so do all.
         Reply::NotFound | Reply::Refused { code: 403, .. } => Ok(0),
         reply => Err(reply.outcome(|_| None)),
@@ -385,5 +463,11 @@ async fn priority(writer: &Writer, class: Option<&str>) -> Result<i32, Outcome> 
 /// A node that does not exist, as facts.
 #[must_use]
 pub fn no_node(asked: Timestamp) -> NodeFacts {
-    NodeFacts { gone: true, ready: false, out_of_service: false, leaving: true, asked }
+    NodeFacts {
+        gone: true,
+        ready: false,
+        out_of_service: false,
+        leaving: true,
+        asked,
+    }
 }

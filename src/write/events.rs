@@ -27,8 +27,12 @@ impl Writer {
         if !note.once {
             hash.update(now.as_nanosecond().to_string());
         }
-        let digest: String =
-            hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = hash
+            .finalize()
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let at = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let message = crate::write::events::cut(&note.message);
         let event = json!({
@@ -54,7 +58,10 @@ impl Writer {
             "count": 1,
         });
         let path = format!("/api/v1/namespaces/{}/events", job.namespace);
-        match self.call(Method::POST, &path, "events", Payload::Json(&event)).await {
+        match self
+            .call(Method::POST, &path, "events", Payload::Json(&event))
+            .await
+        {
             // A note that is there once was told already.
             Reply::Conflict { exists: true, .. } => Outcome::Done(None),
             reply => reply.outcome(|_| None),

@@ -29,7 +29,10 @@ const MOST_BYTES: usize = 8 << 20;
 /// Sends writes to the API server.
 #[derive(Clone)]
 pub struct Writer {
-    #[expect(clippy::disallowed_types, reason = "the writer is where calls are made")]
+    #[expect(
+        clippy::disallowed_types,
+        reason = "the writer is where calls are made"
+    )]
     client: kube::Client,
     may_write: Arc<dyn Fn() -> bool + Send + Sync>,
     metrics: Metrics,
@@ -56,13 +59,20 @@ enum Payload<'a> {
 impl Writer {
     /// A writer that asks `may_write` before each call.
     #[must_use]
-    #[expect(clippy::disallowed_types, reason = "the writer is where calls are made")]
+    #[expect(
+        clippy::disallowed_types,
+        reason = "the writer is where calls are made"
+    )]
     pub fn new(
         client: kube::Client,
         may_write: Arc<dyn Fn() -> bool + Send + Sync>,
         metrics: Metrics,
     ) -> Self {
-        Self { client, may_write, metrics }
+        Self {
+            client,
+            may_write,
+            metrics,
+        }
     }
 
     /// One call with its deadline. `resource` is the plural, for metrics.
@@ -74,7 +84,10 @@ impl Writer {
         payload: Payload<'_>,
     ) -> Reply {
         if !(self.may_write)() {
-            return Reply::Failed { message: "this process does not lead".to_owned(), after: None };
+            return Reply::Failed {
+                message: "this process does not lead".to_owned(),
+                after: None,
+            };
         }
         let accept = if matches!(payload, Payload::Metadata) {
             "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -84,15 +97,18 @@ impl Writer {
         let (content_type, body) = match payload {
             Payload::None | Payload::Metadata => ("application/json", Vec::new()),
             Payload::Json(value) => ("application/json", value.to_string().into_bytes()),
-            Payload::Merge(value) => {
-                ("application/merge-patch+json", value.to_string().into_bytes())
-            }
-            Payload::Strategic(value) => {
-                ("application/strategic-merge-patch+json", value.to_string().into_bytes())
-            }
-            Payload::JsonPatch(value) => {
-                ("application/json-patch+json", value.to_string().into_bytes())
-            }
+            Payload::Merge(value) => (
+                "application/merge-patch+json",
+                value.to_string().into_bytes(),
+            ),
+            Payload::Strategic(value) => (
+                "application/strategic-merge-patch+json",
+                value.to_string().into_bytes(),
+            ),
+            Payload::JsonPatch(value) => (
+                "application/json-patch+json",
+                value.to_string().into_bytes(),
+            ),
         };
         let verb = match method {
             Method::POST => "create",
@@ -108,9 +124,17 @@ impl Writer {
             .body(Body::from(body));
         let request = match request {
             Ok(request) => request,
-            Err(error) => return Reply::Failed { message: error.to_string(), after: None },
+            Err(error) => {
+                return Reply::Failed {
+                    message: error.to_string(),
+                    after: None,
+                };
+            }
         };
-        #[expect(clippy::disallowed_methods, reason = "measures the call for its metric")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "measures the call for its metric"
+        )]
         let begun = Instant::now();
         let reply = match tokio::time::timeout(DEADLINE, self.exchange(request)).await {
             Ok(reply) => reply,
@@ -119,14 +143,20 @@ impl Writer {
                 after: None,
             },
         };
-        self.metrics.observe_write(verb, resource, begun.elapsed().as_secs_f64(), reply.label());
+        self.metrics
+            .observe_write(verb, resource, begun.elapsed().as_secs_f64(), reply.label());
         reply
     }
 
     async fn exchange(&self, request: Request<Body>) -> Reply {
         let response = match self.client.send(request).await {
             Ok(response) => response,
-            Err(error) => return Reply::Failed { message: chain(&error), after: None },
+            Err(error) => {
+                return Reply::Failed {
+                    message: chain(&error),
+                    after: None,
+                };
+            }
         };
         let (parts, body) = response.into_parts();
         let after = parts
@@ -137,7 +167,12 @@ impl Writer {
         let bytes = match read(body).await {
             Ok(bytes) => bytes,
             // The call was carried out, or was not: the next pass finds out.
-            Err(message) => return Reply::Failed { message, after: None },
+            Err(message) => {
+                return Reply::Failed {
+                    message,
+                    after: None,
+                };
+            }
         };
         Reply::of(parts.status, after, &bytes)
     }
@@ -150,7 +185,16 @@ impl Writer {
         owner: &str,
         action: &crate::action::Action,
     ) -> Outcome {
-        actions::perform(self, &actions::Target { namespace, job, owner }, action).await
+        actions::perform(
+            self,
+            &actions::Target {
+                namespace,
+                job,
+                owner,
+            },
+            action,
+        )
+        .await
     }
 }
 

@@ -43,7 +43,10 @@ impl Outcome {
     /// For logs and metrics.
     #[must_use]
     pub fn ok(&self) -> bool {
-        !matches!(self, Self::Stale(_) | Self::Denied { .. } | Self::Later { .. })
+        !matches!(
+            self,
+            Self::Stale(_) | Self::Denied { .. } | Self::Later { .. }
+        )
     }
 }
 
@@ -59,7 +62,10 @@ pub(super) enum Reply {
     /// 4xx otherwise, but for 408 and 429.
     Refused { code: u16, message: String },
     /// Anything that may work the next time.
-    Failed { message: String, after: Option<Duration> },
+    Failed {
+        message: String,
+        after: Option<Duration>,
+    },
 }
 
 impl Reply {
@@ -67,20 +73,25 @@ impl Reply {
         let value: Value = match serde_json::from_slice(bytes) {
             Ok(value) => value,
             Err(_) if status.is_success() => {
-                return Self::Failed { message: "the answer is no JSON".to_owned(), after };
+                return Self::Failed {
+                    message: "the answer is no JSON".to_owned(),
+                    after,
+                };
             }
             Err(_) => Value::Null,
         };
         if status.is_success() {
             return Self::Object(value);
         }
-        let message = value["message"].as_str().map_or_else(
-            || format!("HTTP {status}"),
-            |text| text.to_owned(),
-        );
+        let message = value["message"]
+            .as_str()
+            .map_or_else(|| format!("HTTP {status}"), |text| text.to_owned());
         match status.as_u16() {
             404 => Self::NotFound,
-            409 => Self::Conflict { message, exists: value["reason"] == "AlreadyExists" },
+            409 => Self::Conflict {
+                message,
+                exists: value["reason"] == "AlreadyExists",
+            },
             408 | 429 => Self::Failed { message, after },
             code @ 400..=499 => Self::Refused { code, message },
             _ => Self::Failed { message, after },

@@ -127,7 +127,9 @@ mod tests {
         let line = &pair.public_line;
         // The wire form of a P-521 key begins with its own name, hence the fixed base64.
         assert!(
-            line.starts_with("ecdsa-sha2-nistp521 AAAAE2VjZHNhLXNoYTItbmlzdHA1MjEAAAAIbmlzdHA1MjEAAACF"),
+            line.starts_with(
+                "ecdsa-sha2-nistp521 AAAAE2VjZHNhLXNoYTItbmlzdHA1MjEAAAAIbmlzdHA1MjEAAACF"
+            ),
             "{line}"
         );
         assert!(line.ends_with('\n'));

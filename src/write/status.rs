@@ -23,8 +23,12 @@ impl Writer {
         let mut body = patch.body.clone();
         body["metadata"] =
             serde_json::json!({ "uid": job.uid, "resourceVersion": job.version.to_string() });
-        self.call(Method::PATCH, &path, "mpijobs", Payload::Merge(&body)).await.outcome(|value| {
-            serde_json::from_value::<SlimMpiJob>(value).ok().and_then(SlimMpiJob::into_object)
-        })
+        self.call(Method::PATCH, &path, "mpijobs", Payload::Merge(&body))
+            .await
+            .outcome(|value| {
+                serde_json::from_value::<SlimMpiJob>(value)
+                    .ok()
+                    .and_then(SlimMpiJob::into_object)
+            })
     }
 }
