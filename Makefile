@@ -5,8 +5,6 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-CRD := manifests/base/kubeflow.org_mpijobs.yaml
-
 .PHONY: help
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
@@ -53,10 +51,9 @@ unit: ## the operator's tests that need no cluster
 	@cargo test --locked --package mpi-operator
 e2e: ## the end-to-end tests (one: hack/e2e.sh NAME)
 	@hack/e2e.sh
-crd: ## write the CRD from the types
-	@cargo run --quiet --locked --bin crdgen > $(CRD).tmp && mv $(CRD).tmp $(CRD)
+crd: ## write the CRD manifests from the types
+	@hack/crd.sh write
 verify: ## fail if a generated file is not what its generator writes
-	@cargo run --quiet --locked --bin crdgen | diff -u $(CRD) - \
-	  || { echo "error: $(CRD) is not what the types say. Run: make crd" >&2; exit 1; }
-deny: ## licences, duplicate and banned crates (installs cargo-deny into the cache)
+	@hack/crd.sh check
+deny: ## licences, duplicate and banned crates (builds cargo-deny once)
 	@hack/deny.sh
