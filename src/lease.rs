@@ -9,7 +9,7 @@
 //! earlier than anybody can have seen it. It stops writing one call's time before anybody may take
 //! over, and goes on if a renewal gets through.
 
-#![allow(
+#![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     reason = "the election talks to the API server itself and measures time; `evaluate` does neither"
