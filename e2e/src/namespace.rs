@@ -75,7 +75,7 @@ pub async fn in_namespace(prefix: &str, body: impl AsyncFnOnce(&Namespace) -> Re
     }
     match result {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => panic!("{error:?}"),
+        Ok(Err(error)) => panic!("{error:#}"),
         Err(panic) => resume_unwind(panic),
     }
 }
