@@ -55,13 +55,14 @@ impl Tries {
     }
 
     /// Whether the try that `pending` names was counted as failed.
-    fn pending_counted(&self, job: &JobFacts, pods: &[&PodFacts]) -> bool {
+    #[must_use]
+    pub fn pending_counted(&self, job: &JobFacts, pods: &[&PodFacts]) -> bool {
         self.pending.as_ref().is_some_and(|(uid, before)| {
             // The count lags behind the pod; either is proof.
             job.failed > *before
                 || pods
                     .iter()
-                    .any(|pod| pod.uid == *uid && pod.phase == Phase::Failed)
+                    .any(|pod| pod.uid == *uid && counts_as_failed(pod))
         })
     }
 
@@ -78,9 +79,7 @@ impl Tries {
     /// Tries of this Job that count against `backoffLimit`.
     #[must_use]
     pub fn charged(&self, job: &JobFacts, pods: &[&PodFacts]) -> i64 {
-        let failed_pods = pods
-            .iter()
-            .filter(|pod| pod.phase == Phase::Failed && !pod.disrupted);
+        let failed_pods = pods.iter().filter(|pod| counts_as_failed(pod));
         // The Job counts a failed pod about a second later; a pod object may be gone while the
         // count stays.
         let failed = job
@@ -113,6 +112,12 @@ impl Tries {
         }
         map
     }
+}
+
+/// Whether the Job controller counts this pod as a failed try, or will. One that was deleted while
+/// it ran, by a suspension say, passes through Failed as well; for those only the count tells.
+fn counts_as_failed(pod: &PodFacts) -> bool {
+    pod.phase == Phase::Failed && !pod.disrupted && pod.deleted.is_none()
 }
 
 /// `backoffLimit` less the tries that earlier launcher Jobs were charged.
@@ -270,6 +275,9 @@ fn lost(pass: &Pass<'_>, job: &JobFacts, attempt: &PodFacts) -> Vec<u32> {
             live.is_none_or(|pod| {
                 pod.created.is_none_or(|created| created > began)
                     || pod.main_started.is_some_and(|started| started > began)
+                    // Not Ready since before the try began.
+                    || (pass.workers.ready.binary_search(index).is_err()
+                        && pod.ready_changed.is_none_or(|at| at <= began))
             })
         })
         .collect();
@@ -341,6 +349,10 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
     }
 
     let Some(attempt) = present else {
+        // Let go past its deadline, to fail; holding it again would go on for ever.
+        if job.deadline_seconds == Some(0) && pass.job.deadline_seconds != Some(0) {
+            return;
+        }
         // Between two tries, or just released. A try that would start now must find all workers,
         // and the hostfile of the moment.
         let stale_hosts = match gate {

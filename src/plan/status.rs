@@ -438,7 +438,8 @@ fn tries(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus) {
             tries.charged(job, &pods)
         };
         launcher.charged_tries = launcher.earlier_tries + present;
-        launcher.refunded_tries = launcher.refunded_tries.max(tries.refunded);
+        let refunded = tries.refunded + i64::from(tries.pending_counted(job, &pods));
+        launcher.refunded_tries = launcher.refunded_tries.max(refunded);
         launcher.restarts = launcher.restarts.max(tries.restarts);
     }
     if launcher != crate::api::mpijob::LauncherStatus::default() {

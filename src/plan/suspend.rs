@@ -84,16 +84,18 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
                 .is_none()
                 .then(|| (all.clone(), all));
             children::ensure(pass, hosts.as_ref(), plan, report);
-            launcher::ensure(
-                pass,
-                &super::gate::Gate::Open {
-                    hosts: Vec::new(),
-                    bypassed: Vec::new(),
-                    since: None,
-                },
-                plan,
-                report,
-            );
+            if report.refused.is_empty() {
+                launcher::ensure(
+                    pass,
+                    &super::gate::Gate::Open {
+                        hosts: Vec::new(),
+                        bypassed: Vec::new(),
+                        since: None,
+                    },
+                    plan,
+                    report,
+                );
+            }
         }
         None => {}
     }

@@ -63,9 +63,8 @@ pub fn launcher_job(ctx: &BuildContext, params: &LauncherParams) -> Value {
     if let Some(seconds) = params.active_deadline_seconds {
         spec.insert("activeDeadlineSeconds".to_owned(), json!(seconds));
     }
-    if let Some(seconds) = ctx.job.ttl_seconds {
-        spec.insert("ttlSecondsAfterFinished".to_owned(), json!(seconds));
-    }
+    // No ttlSecondsAfterFinished yet: a Job that is collected before its end is on record would run
+    // again. It is set when the end is.
     spec.insert("podReplacementPolicy".to_owned(), json!("Failed"));
     // A drained or preempted launcher is not the program's fault.
     spec.insert(

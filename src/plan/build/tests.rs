@@ -1,3 +1,5 @@
+//! Builders against single facts; whole objects are in the golden tests.
+
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
