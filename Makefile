@@ -14,7 +14,7 @@ help: ## list the targets
 .PHONY: demo test
 demo: ## a cluster, the operator in it, an MPIJob followed to its end
 	@hack/demo.sh
-test: ## all checks: lint, generated files, unit tests, end-to-end tests on the local cluster
+test: ## all checks: lint, generated files, licences, unit tests, end-to-end tests on the local cluster
 	@hack/test.sh
 
 ##@ Cluster

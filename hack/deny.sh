@@ -13,10 +13,9 @@ root="$CACHE/cargo-deny-$version"
 install_cargo_deny() {
   [[ -x $root/bin/cargo-deny ]] && return 0
   local log="$CACHE/log/cargo-deny.log"
-  mkdir -p "$CACHE/log"
   need_programs cc=build-essential
   say "building cargo-deny $version (first time only)"
-  if ! cargo install cargo-deny --version "$version" --locked --root "$root" >"$log" 2>&1 </dev/null; then
+  if ! run_logged cargo-deny "$log" cargo install cargo-deny --version "$version" --locked --root "$root"; then
     show_log "$log"
     die "cargo-deny does not build"
   fi

@@ -28,28 +28,21 @@ k8s_ldflags() {
   echo "$flags"
 }
 
+go_build() { # MODULE_DIR PACKAGE OUTPUT LDFLAGS
+  # The module is taken as committed: versions never drift during a build.
+  cd "$1" && GOFLAGS='' GOWORK=off CGO_ENABLED=0 \
+    go build -mod=readonly -buildvcs=false -trimpath -ldflags "$4" -o "$3" "$2"
+}
+
 build_one() { # MODULE_DIR PACKAGE OUTPUT LDFLAGS
-  local module=$1 package=$2 output=$3 ldflags=$4 log started=$SECONDS pid
-  local name=${output##*/}
+  local output=$3 started=$SECONDS log name=${3##*/}
   [[ -x $output ]] && return 0
-  mkdir -p "${output%/*}" "$CACHE/log"
+  mkdir -p "${output%/*}"
   log="$CACHE/log/build-$name.log"
   say "building $name (first time only)"
-  # The module is taken as committed: versions never drift during a build.
-  (
-    cd "$module"
-    GOFLAGS='' GOWORK=off CGO_ENABLED=0 exec go build -mod=readonly -buildvcs=false -trimpath \
-      -ldflags "$ldflags" -o "$output.tmp" "$package"
-  ) >"$log" 2>&1 </dev/null &
-  pid=$!
-  while kill -0 "$pid" 2>/dev/null; do
-    sleep 1
-    (((SECONDS - started) % 30 == 0)) && say "  ... $name, $((SECONDS - started)) s so far"
-  done
-  if ! wait "$pid"; then
-    rm -f "$output.tmp"
+  if ! (run_logged "$name" "$log" go_build "$1" "$2" "$output.tmp" "$4"); then
     show_log "$log"
-    die "go build of $package failed (module $module)"
+    die "go build of $2 failed (module $1)"
   fi
   # Renamed last, so that a build that was killed leaves nothing that looks finished.
   mv "$output.tmp" "$output"

@@ -44,6 +44,27 @@ show_log() { # FILE [LINES]
   tail -n "${2:-20}" "$1" | cut -c1-400 | sed 's/^/    | /' >&2
 }
 
+# Runs COMMAND with its output in LOG, and says every half minute that it still runs.
+# A shell function as COMMAND has to chain its steps with &&.
+run_logged() { # NAME LOG COMMAND...
+  local name=$1 log=$2 started=$SECONDS ticker status=0
+  shift 2
+  mkdir -p "${log%/*}"
+  # The ticker is the one in the background, so that Ctrl-C reaches the command. It holds
+  # no lock, no pipe of ours after it was killed, and ends by itself if we are.
+  (
+    ticks=0
+    while sleep 5 2>/dev/null && kill -0 $$ 2>/dev/null; do
+      ((++ticks % 6)) || say "  ... $name, $((SECONDS - started)) s so far"
+    done
+  ) </dev/null >/dev/null 8>&- 9>&- &
+  ticker=$!
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  kill "$ticker" 2>/dev/null
+  wait "$ticker" 2>/dev/null || true
+  return "$status"
+}
+
 hash_of() { # FILE... -> short hash of their contents, in the order given
   cat "$@" | sha256sum | cut -c1-16
 }
@@ -90,14 +111,14 @@ need_programs() {
     die "missing: ${names[*]}. Run: sudo apt-get install --no-install-recommends ${missing[*]}"
   fi
   say "installing Debian packages: ${missing[*]}"
-  mkdir -p "$CACHE/log"
   local log="$CACHE/log/apt.log"
-  # One update first: on a new machine the package lists are empty or old.
-  if ! {
-    DEBIAN_FRONTEND=noninteractive apt-get update &&
-      DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
-  } >"$log" 2>&1 </dev/null; then
+  if ! run_logged apt-get "$log" apt_install "${missing[@]}"; then
     show_log "$log"
     die "could not install ${missing[*]} with apt-get"
   fi
+}
+
+apt_install() { # One update first: on a new machine the package lists are empty or old.
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update && apt-get install -y --no-install-recommends "$@"
 }

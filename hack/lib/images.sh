@@ -63,12 +63,13 @@ make_operator() {
   need_programs cc=build-essential
   target=$(rustc -vV | sed -n 's/^host: //p')
   binary="${CARGO_TARGET_DIR:-$REPO/target}/$target/release/mpi-operator"
-  mkdir -p "$CACHE/log" "$CACHE/tmp" "${OPERATOR_ARCHIVE%/*}"
+  mkdir -p "$CACHE/tmp" "${OPERATOR_ARCHIVE%/*}"
   say "building the operator (release, static)"
   # Static, so that the image holds one file: no shell, no libraries to keep patched.
   # With --target the flags reach the program only, not build scripts or other builds.
-  if ! (cd "$REPO" && RUSTFLAGS="-C target-feature=+crt-static" \
-    cargo build --release --locked --package mpi-operator --bin mpi-operator --target "$target") >"$log" 2>&1 </dev/null; then
+  if ! run_logged "the operator" "$log" env RUSTFLAGS="-C target-feature=+crt-static" \
+    cargo build --release --locked --manifest-path "$REPO/Cargo.toml" \
+    --package mpi-operator --bin mpi-operator --target "$target"; then
     show_log "$log" 40
     die "the operator does not build"
   fi

@@ -36,10 +36,10 @@ make_openmpi() {
   ((EUID == 0)) || die "the worker image is made with debootstrap, which needs root (or use images/openmpi/Containerfile with docker)"
   need_programs debootstrap=debootstrap
   local log="$CACHE/log/image-openmpi.log" started=$SECONDS dir
-  mkdir -p "$CACHE/images" "$CACHE/tmp" "$CACHE/log"
+  mkdir -p "$CACHE/images" "$CACHE/tmp"
   dir=$(mktemp -d "$CACHE/tmp/openmpi.XXXXXX")
   say "making the Open MPI image from Debian packages (first time only)"
-  if ! openmpi_steps "$dir" "$output" >"$log" 2>&1 </dev/null; then
+  if ! run_logged "the Open MPI image" "$log" openmpi_steps "$dir" "$output"; then
     show_log "$log"
     rm -rf "$dir"
     die "could not make the Open MPI image"
