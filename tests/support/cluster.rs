@@ -127,11 +127,16 @@ impl World {
 
     /// A delete by the operator is a scale-in or a clean-up: no loss of a worker.
     pub fn delete_by_operator(&mut self, name: &str, force: bool) {
+        self.no_loss(name);
+        self.mark_deleted(name, if force { 0 } else { 30 });
+    }
+
+    /// A worker that goes because fewer are wanted: programs go on without it.
+    fn no_loss(&mut self, name: &str) {
         let id = uid(self.get("Pod", name));
         for attempt in self.tries.values_mut() {
             attempt.workers.remove(&id);
         }
-        self.mark_deleted(name, if force { 0 } else { 30 });
     }
 
     /// DisruptionTarget.
@@ -374,6 +379,7 @@ impl World {
                 (running, ready(pod), since, std::cmp::Reverse(created))
             });
             for pod in active.iter().take(active.len() - wanted) {
+                self.no_loss(pod);
                 self.mark_deleted(pod, 30);
                 self.strip(pod);
             }
@@ -580,7 +586,23 @@ impl World {
             .iter()
             .map(|name| uid(self.get("Pod", name)))
             .collect();
-        let missing = self.ready_workers() < self.wanted();
+        // A worker whose node is silent for a moment is not missing yet.
+        let there = |name: &&String| {
+            let pod = self.get("Pod", name);
+            let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+            let silent = self
+                .nodes
+                .get(node)
+                .is_some_and(|node| node.0 != Node::Ready);
+            ready(pod) || silent
+        };
+        // More workers wanted since the release are none that this try began without.
+        let hosts = self.get("Job", "pi-launcher")["metadata"]["annotations"]
+            [names::HOSTS_ANNOTATION]
+            .as_str()
+            .and_then(mpi_operator::plan::indexes::parse);
+        let wanted = hosts.map_or(self.wanted(), |hosts| hosts.len().min(self.wanted()));
+        let missing = self.workers().iter().filter(there).count() < wanted;
         let gated = self.get("MPIJob", "pi")["spec"]["launcherCreationPolicy"] != "AtStartup";
         let (seconds, code) = self.script.tries.pop_front().unwrap_or(self.script.then);
         let now = self.now;
