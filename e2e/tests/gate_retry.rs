@@ -68,7 +68,7 @@ async fn a_retry_waits_for_the_replacement_of_a_lost_worker_and_the_try_is_not_c
         // The launcher does not notice; the MPIJob tells after 30 s.
         let degraded = ns.until_condition("retry", "Degraded", "True").await?;
         assert_eq!(degraded.reason, "WorkerLost");
-        assert!(degraded.message.contains("worker-1"), "{degraded:?}");
+        assert!(degraded.message.contains("worker 1"), "{degraded:?}");
         ns.tell(&first).await?;
         ns.until_tries_ended("retry", 1).await?;
         ns.no_launcher_for("retry", BEYOND_BACK_OFF).await?;
