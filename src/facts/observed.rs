@@ -250,6 +250,10 @@ pub struct PodFacts {
     pub ready_changed: Option<Timestamp>,
     /// When the main container (re)started.
     pub main_started: Option<Timestamp>,
+    /// When the last container ended, of a pod that has ended.
+    pub ended: Option<Timestamp>,
+    /// Failures of the same index before this pod, as the Job controller counts them.
+    pub failures: u32,
     /// The main container was started again in place.
     pub main_restarted: bool,
     /// Condition DisruptionTarget is True, or the reason is one of the platform's.

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::gate::{cut, describe};
 use super::status::{Report, Verdict};
-use super::{Pass, children, launcher, stuck};
+use super::{Pass, children, launcher, retire, stuck};
 use crate::action::{Action, ObjectKind, Plan};
 use crate::api::reasons;
 use crate::api::validate::CleanPodPolicy;
@@ -80,6 +80,7 @@ pub fn finished(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     } else if policy != CleanPodPolicy::None || pass.job.ttl_seconds.is_some() {
         plan.look_at(pass.now);
     }
+    retire::left_over(pass.observed, plan);
     stuck::watch(pass, plan, report);
 }
 

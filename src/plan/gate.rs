@@ -161,7 +161,7 @@ fn held(pass: &Pass<'_>, ready: u32) -> Held {
                 let reason = trouble.map_or(reasons::WAITING_FOR_WORKERS, |t| reason_of(t.kind));
                 (reason, trouble.map(describe))
             }
-            None => missing(pass),
+            None => missing(pass, *index),
         };
         if severity(rank) > severity(reason) {
             reason = rank;
@@ -203,7 +203,7 @@ fn held(pass: &Pass<'_>, ready: u32) -> Held {
 }
 
 /// What the Job controller says of pods that it did not create.
-fn missing(pass: &Pass<'_>) -> (&'static str, Option<String>) {
+fn missing(pass: &Pass<'_>, index: u32) -> (&'static str, Option<String>) {
     if let Some(warning) = pass.observed.memory.job_warnings.last() {
         let text = format!("{}: {}", warning.reason, warning.message);
         let reason = if warning.message.contains("exceeded quota") {
@@ -213,21 +213,39 @@ fn missing(pass: &Pass<'_>) -> (&'static str, Option<String>) {
         };
         return (reason, Some(text));
     }
-    let backing_off = pass
-        .observed
-        .worker_job
+    let last = pass.worker_job().and_then(|job| {
+        let pods = pass.observed.workers.iter().map(|pod| &**pod);
+        pods.filter(|pod| pod.owner == job.uid && pod.index == Some(index) && pod.terminal())
+            .max_by_key(|pod| pod.ended.or(pod.created))
+    });
+    let Some(pod) = last else {
+        return (reasons::WAITING_FOR_WORKERS, None);
+    };
+    let why = pod
+        .trouble
         .as_ref()
-        .is_some_and(|job| job.failed > 0);
-    if backing_off {
-        return (
-            reasons::BACK_OFF,
-            Some(
-                "its pod failed, the Job controller waits before it creates the next one"
-                    .to_owned(),
-            ),
-        );
-    }
-    (reasons::WAITING_FOR_WORKERS, None)
+        .map_or_else(|| "ended".to_owned(), describe);
+    let until = back_off_ends(pod)
+        .filter(|until| *until > pass.now)
+        .map(|until| format!("; the Job controller creates the next pod at about {until:.0}"))
+        .unwrap_or_default();
+    let reason = if pod.failures > 0 {
+        reasons::CRASH_LOOPING
+    } else {
+        reasons::BACK_OFF
+    };
+    let times = match pod.failures {
+        0 => "once".to_owned(),
+        before => format!("{} times", before + 1),
+    };
+    (reason, Some(format!("{why} (failed {times}){until}")))
+}
+
+/// When the Job controller's back-off for the index of this failed pod ends: 10 s, doubling with
+/// each failure up to 10 min, counted from the pod's end (Kubernetes 1.28 and later).
+fn back_off_ends(pod: &PodFacts) -> Option<Timestamp> {
+    let distance = super::back_off(10, pod.failures, 600);
+    pod.ended?.checked_add(distance).ok()
 }
 
 fn reason_of(kind: TroubleKind) -> &'static str {

@@ -163,6 +163,7 @@ pub fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     // Children go by garbage collection; making new ones now would only leave more behind.
     if observed.job.deleting {
+        retire::left_over(observed, &mut plan);
         return plan;
     }
     let spec = match validate::decode(&observed.job.spec) {

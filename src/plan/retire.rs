@@ -10,7 +10,7 @@ use super::Pass;
 use super::gate::Gate;
 use crate::action::{Action, ObjectKind, Plan};
 use crate::api::names;
-use crate::facts::observed::PodFacts;
+use crate::facts::observed::{Observed, PodFacts};
 
 /// Ends of one index within an hour after which its pods stay on the books, so that the Job
 /// controller's back-off slows it down.
@@ -67,6 +67,20 @@ pub fn retire(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan) {
             }
         }
     }
+}
+
+/// Worker pods that are deleted one by one although their Job is not, in a job that no longer runs:
+/// with `backoffLimitPerIndex` the Job controller keeps the finalizer of a failed pod until it has
+/// created its successor, which in a namespace that is being deleted it never can.
+pub fn left_over(observed: &Observed, plan: &mut Plan) {
+    let Some(job) = observed.worker_job.as_deref().filter(|job| !job.deleting) else {
+        return;
+    };
+    let pods = observed.workers.iter().filter(|pod| pod.owner == job.uid);
+    plan.background.extend(
+        pods.filter(|pod| pod.tracked && pod.deleted.is_some() && pod.terminal())
+            .map(|pod| action(pod)),
+    );
 }
 
 fn action(pod: &PodFacts) -> Action {

@@ -31,7 +31,7 @@ pub fn husk(pod: &PodFacts, nodes: &BTreeMap<String, NodeFacts>, now: Timestamp)
     let Some(node) = pod.node.as_ref().and_then(|name| nodes.get(name)) else {
         return false;
     };
-    node.gone || node.out_of_service || (!node.ready && now.duration_since(due) > HUSK_AFTER)
+    node.gone || node.out_of_service || (!node.ready && now.duration_since(due) >= HUSK_AFTER)
 }
 
 /// Asks for nodes, reports what does not go away, and removes launcher husks, the one kind of pod
@@ -64,7 +64,7 @@ pub fn watch(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
             }
             plan.look_at(pass.now.saturating_add(ASK_AGAIN).unwrap_or(pass.now));
         }
-        if late > HUSK_AFTER || node.is_some_and(|node| node.gone || node.out_of_service) {
+        if late >= HUSK_AFTER || node.is_some_and(|node| node.gone || node.out_of_service) {
             report.stuck.push(describe(pod, node));
         } else {
             plan.look_at(due.saturating_add(HUSK_AFTER).unwrap_or(pass.now));
@@ -72,7 +72,7 @@ pub fn watch(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         let lost = node.is_some_and(|node| {
             node.gone
                 || node.out_of_service
-                || (pass.options.force_delete_unreachable && !node.ready && late > HUSK_AFTER)
+                || (pass.options.force_delete_unreachable && !node.ready && late >= HUSK_AFTER)
         });
         if pod.launcher && pod.active() && lost {
             if pod.tracked {

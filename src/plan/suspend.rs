@@ -5,7 +5,7 @@ use serde_json::{Map, json};
 
 use super::launcher::Tries;
 use super::status::Report;
-use super::{Pass, build, children, launcher, stuck};
+use super::{Pass, build, children, launcher, retire, stuck};
 use crate::action::{Action, ObjectKind, Plan};
 use crate::api::names;
 
@@ -111,6 +111,7 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         });
     }
     children::remove_pod_group(pass, plan);
+    retire::left_over(pass.observed, plan);
     stuck::watch(pass, plan, report);
     if pass
         .observed

@@ -209,6 +209,7 @@ struct SlimRunning {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimTerminated {
+    finished_at: Option<Time>,
     exit_code: i32,
     reason: Option<String>,
     message: Option<String>,
@@ -488,6 +489,14 @@ impl SlimPod {
                 .map(|t| t.0),
             main_started,
             main_restarted,
+            ended: statuses
+                .iter()
+                .filter_map(|status| status.state.terminated.as_ref()?.finished_at.as_ref())
+                .map(|time| time.0)
+                .max(),
+            failures: annotation(metadata, "batch.kubernetes.io/job-index-failure-count")
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0),
             disrupted: by_platform
                 || condition("DisruptionTarget").is_some_and(|c| c.status == "True"),
             trouble: self.trouble(phase),

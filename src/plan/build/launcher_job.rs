@@ -91,6 +91,9 @@ pub fn launcher_job(ctx: &BuildContext, params: &LauncherParams) -> Value {
     })
 }
 
+/// Present in every network namespace, whatever family its pods have.
+const LOOPBACK: &str = "127.0.0.1";
+
 /// What [`names::CONTENT_ANNOTATION`] says on a launcher Job that was built from this template and the
 /// fields of the spec that its environment froze. Flags of the operator are not in it, as in
 /// [`super::worker_job::digest`].
@@ -105,6 +108,25 @@ pub fn digest(ctx: &BuildContext) -> String {
     ]))
 }
 
+/// Its own line of the hostfile resolves in the launcher from the first moment on: the DNS record
+/// follows the pod's address by a second or so, and a launcher that cannot resolve itself takes
+/// itself for a remote host. Only the name of the hostfile is meant; the hostname stays what the
+/// kubelet makes it.
+fn add_own_host(ctx: &BuildContext, template: &mut Object) {
+    let host = names::host(
+        &names::launcher_job(ctx.name),
+        ctx.name,
+        ctx.namespace,
+        &ctx.settings.cluster_domain,
+    );
+    if let Some(spec) = pod::object_at(template, "spec")
+        && let Some(aliases) = pod::list_at(spec, "hostAliases")
+        && !aliases.iter().any(|alias| alias["ip"] == LOOPBACK)
+    {
+        aliases.push(json!({ "ip": LOOPBACK, "hostnames": [host] }));
+    }
+}
+
 /// The template of launcher pods. No search domain and no default command, as in the Go operator.
 fn template(ctx: &BuildContext) -> Value {
     let mut template = pod::template_of(&ctx.job.launcher);
@@ -115,6 +137,9 @@ fn template(ctx: &BuildContext) -> Value {
     }
     pod::set_labels(&mut template, labels);
     pod::set_common(ctx, &mut template, RestartPolicy::Never);
+    if ctx.job.launcher_as_worker {
+        add_own_host(ctx, &mut template);
+    }
 
     if let Some(spec) = pod::object_at(&mut template, "spec") {
         spec.insert("hostname".to_owned(), json!(names::launcher_job(ctx.name)));

@@ -197,15 +197,21 @@ fn add_probe(container: &mut Object) -> bool {
     let Some(port) = sshd::known_port(container) else {
         return false;
     };
-    container.insert(
-        "readinessProbe".to_owned(),
+    let probe = |seconds: u32, failures: u32| {
         json!({
             "tcpSocket": { "port": port },
-            "periodSeconds": 1,
+            "periodSeconds": seconds,
             "timeoutSeconds": 1,
-            "failureThreshold": 3,
-        }),
-    );
+            "failureThreshold": failures,
+        })
+    };
+    // Each look is a line in sshd's log. The startup probe looks each second until sshd answers,
+    // and the kubelet then asks the readiness probe at once; after that a look now and then will do.
+    // A startup probe that gives up would kill the container, and the port may be wrong.
+    if is_unset(container, "startupProbe") {
+        container.insert("startupProbe".to_owned(), probe(1, i32::MAX.unsigned_abs()));
+    }
+    container.insert("readinessProbe".to_owned(), probe(30, 3));
     true
 }
 
