@@ -137,6 +137,19 @@ impl ObjectKind {
     }
 }
 
+/// The name under which a refused create is remembered. A PodGroup has the name of the Service.
+#[must_use]
+pub fn refusal_key(kind: ObjectKind, name: &str) -> String {
+    if kind == ObjectKind::PodGroup {
+        format!("{POD_GROUP_KEY}{name}")
+    } else {
+        name.to_owned()
+    }
+}
+
+/// Prefix of the [`refusal_key`] of PodGroups; no object name contains a slash.
+pub const POD_GROUP_KEY: &str = "PodGroup/";
+
 /// A new `status` for the MPIJob.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatusPatch {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 
-use crate::action::{Action, Milestone, ObjectKind, Plan};
+use crate::action::{Action, Milestone, ObjectKind, Plan, refusal_key};
 use crate::facts::index::{Change, Index, Key};
 use crate::facts::observed::Observed;
 use crate::metrics::Metrics;
@@ -157,10 +157,8 @@ impl Reconciler {
                 }
                 let mut index = self.index();
                 match action {
-                    Action::Create { name, .. } | Action::CreateSecret { name, .. } => {
-                        index.remember(key, |memory| {
-                            memory.refused.remove(name);
-                        });
+                    Action::Create { kind, name, .. } => {
+                        index.accepted(key, &refusal_key(*kind, name));
                     }
                     Action::SeekLauncher { .. } => {
                         index.remember(key, |memory| memory.launcher_sought = true);
@@ -171,7 +169,12 @@ impl Reconciler {
                 None
             }
             Outcome::SecretSeen => {
-                self.index().secret_seen(key, true);
+                let mut index = self.index();
+                if let Action::CreateSecret { name, .. } = action {
+                    index.accepted(key, name);
+                }
+                index.secret_seen(key, true);
+                drop(index);
                 self.sink.queue.push(key.clone());
                 None
             }
@@ -201,9 +204,14 @@ impl Reconciler {
                 None
             }
             Outcome::Denied { code, message } => {
-                if let Action::Create { name, .. } | Action::CreateSecret { name, .. } = action {
-                    tracing::warn!(object = %name, code, message = %message, "the API server refused a create");
-                    self.index().refused(key, name.clone(), code, message, now);
+                let object = match action {
+                    Action::Create { kind, name, .. } => Some(refusal_key(*kind, name)),
+                    Action::CreateSecret { name, .. } => Some(name.clone()),
+                    _ => None,
+                };
+                if let Some(object) = object {
+                    tracing::warn!(%object, code, message = %message, "the API server refused a create");
+                    self.index().refused(key, object, code, message, now);
                     // The next plan tells the user, and when to try again.
                     self.sink.queue.push(key.clone());
                     return None;

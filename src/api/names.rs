@@ -47,6 +47,11 @@ pub const HOSTS_ANNOTATION: &str = "mpi-operator.kubeflow.org/hosts";
 pub const ENDED_ANNOTATION: &str = "mpi-operator.kubeflow.org/run-ended";
 /// On a launcher pod: touched so that the kubelet refreshes the mounted ConfigMap at once.
 pub const REFRESH_ANNOTATION: &str = "mpi-operator.kubeflow.org/refresh";
+/// On an MPIJob: `true` deletes it when its `ttlSecondsAfterFinished` is over.
+pub const DELETE_AFTER_TTL_ANNOTATION: &str = "mpi-operator.kubeflow.org/delete-after-ttl";
+/// On an MPIJob: `true` removes its launcher pods as well, where cleanPodPolicy is All. The launcher
+/// Job stays as the record of its tries.
+pub const CLEAN_LAUNCHER_ANNOTATION: &str = "mpi-operator.kubeflow.org/clean-launcher";
 /// The finalizer by which the Job controller keeps a pod on its books.
 pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// Annotation that carries a pod's completion index, on every version with Indexed Jobs.

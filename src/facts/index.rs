@@ -572,6 +572,13 @@ impl Index {
         }
     }
 
+    /// A create of object `name` was accepted.
+    pub fn accepted(&mut self, key: &Key, name: &str) {
+        self.remember(key, |memory| {
+            memory.refused.remove(name);
+        });
+    }
+
     /// A create of object `name` was refused.
     pub fn refused(&mut self, key: &Key, name: String, code: u16, message: String, now: Timestamp) {
         let generation = self.jobs.get(key).map_or(0, |job| job.generation);

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{Pass, build, hostfile};
-use crate::action::{Action, ObjectKind, Plan};
+use crate::action::{Action, ObjectKind, POD_GROUP_KEY, Plan, refusal_key};
 use crate::api::{names, reasons};
 use crate::facts::observed::{ChildFacts, Refusal};
 
@@ -174,7 +174,7 @@ fn retry_at(pass: &Pass<'_>, refusal: &Refusal) -> jiff::Timestamp {
 
 /// Creates or updates the PodGroup when its content differs from what this process wrote last.
 /// `launcher_counts`: the launcher is part of the gang now.
-pub fn pod_group(pass: &Pass<'_>, launcher_counts: bool, plan: &mut Plan) {
+pub fn pod_group(pass: &Pass<'_>, launcher_counts: bool, plan: &mut Plan, report: &mut Report) {
     if pass.options.settings.gang.is_none() {
         return;
     }
@@ -189,13 +189,13 @@ pub fn pod_group(pass: &Pass<'_>, launcher_counts: bool, plan: &mut Plan) {
             class(pass.job.worker.as_ref()),
         );
         if launcher.is_none() && worker.is_none() {
-            return write_pod_group(pass, launcher_counts, (0, 0), plan);
+            return write_pod_group(pass, launcher_counts, (0, 0), plan, report);
         }
         plan.actions
             .push(Action::ReadPriorities { launcher, worker });
         return;
     };
-    write_pod_group(pass, launcher_counts, (launcher, worker), plan);
+    write_pod_group(pass, launcher_counts, (launcher, worker), plan, report);
 }
 
 fn write_pod_group(
@@ -203,6 +203,7 @@ fn write_pod_group(
     launcher_counts: bool,
     priorities: (i32, i32),
     plan: &mut Plan,
+    report: &mut Report,
 ) {
     let context = pass.context();
     let params = build::pod_group::PodGroupParams {
@@ -220,7 +221,10 @@ fn write_pod_group(
         return;
     };
     let digest = build::template_digest(&body);
-    if pass.observed.memory.pod_group.as_deref() != Some(digest.as_str()) {
+    let key = refusal_key(ObjectKind::PodGroup, context.name);
+    if pass.observed.memory.pod_group.as_deref() != Some(digest.as_str())
+        && may_create(pass, &key, plan, report)
+    {
         plan.pod_group = Some(digest);
         plan.actions.push(Action::Create {
             kind: ObjectKind::PodGroup,
@@ -259,20 +263,39 @@ pub fn refusal_text(pass: &Pass<'_>, name: &str, refusal: &Refusal) -> (&'static
         return (
             reasons::RESOURCE_EXISTS,
             format!(
-                "Resource \"{name}\" of Kind \"{}\" already exists and is not managed by MPIJob",
+                "Resource \"{}\" of Kind \"{}\" already exists and is not managed by MPIJob",
+                bare(name),
                 kind_of(pass, name)
             ),
         );
     }
     let job = &pass.observed.job.name;
+    if !is_job(job, name) {
+        let message = format!(
+            "creating {} {} failed: {}",
+            kind_of(pass, name),
+            bare(name),
+            refusal.message
+        );
+        return (reasons::ADMISSION_REFUSED, message);
+    }
     let what = if *name == names::launcher_job(job) {
         "launcher pod created failed".to_owned()
-    } else if *name == names::worker_job(job) {
-        "worker pod created failed".to_owned()
     } else {
-        format!("creating {} {name} failed", kind_of(pass, name))
+        "worker pod created failed".to_owned()
     };
     (reasons::FAILED, format!("{what}: {}", refusal.message))
+}
+
+/// Whether `name` is that of one of the two Jobs of MPIJob `job`.
+#[must_use]
+pub fn is_job(job: &str, name: &str) -> bool {
+    *name == names::launcher_job(job) || *name == names::worker_job(job)
+}
+
+/// The object's name in a [`refusal_key`].
+fn bare(key: &str) -> &str {
+    key.strip_prefix(POD_GROUP_KEY).unwrap_or(key)
 }
 
 fn kind_of(pass: &Pass<'_>, name: &str) -> &'static str {
@@ -281,8 +304,10 @@ fn kind_of(pass: &Pass<'_>, name: &str) -> &'static str {
         "ConfigMap"
     } else if *name == names::secret(job) {
         "Secret"
-    } else if *name == names::launcher_job(job) || *name == names::worker_job(job) {
+    } else if is_job(job, name) {
         "Job"
+    } else if name.starts_with(POD_GROUP_KEY) {
+        "PodGroup"
     } else {
         "Service"
     }

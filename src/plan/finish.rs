@@ -7,8 +7,8 @@ use super::gate::{cut, describe};
 use super::status::{Report, Verdict};
 use super::{Pass, children, launcher, retire, stuck};
 use crate::action::{Action, ObjectKind, Plan};
-use crate::api::reasons;
 use crate::api::validate::CleanPodPolicy;
+use crate::api::{names, reasons};
 use crate::facts::observed::Phase;
 
 /// Longest message of a condition or event, in bytes, as in the Go operator.
@@ -126,15 +126,19 @@ fn clean_up(pass: &Pass<'_>, policy: CleanPodPolicy, plan: &mut Plan) {
             CleanPodPolicy::Running => pod.active(),
         };
         if goes {
-            plan.actions.push(Action::DeletePod {
-                pod: pod.name.clone(),
-                uid: pod.uid.clone(),
-                force: false,
-            });
+            plan.actions.push(super::delete_pod(pod, false));
         }
     }
     if policy != CleanPodPolicy::None {
         children::remove_pod_group(pass, plan);
+    }
+    if policy == CleanPodPolicy::All && asks(pass, names::CLEAN_LAUNCHER_ANNOTATION) {
+        let pods = pass.observed.launchers.iter();
+        // Off the books first: a Job that has ended keeps no finalizer, but one that waits for its
+        // last pod would.
+        for pod in pods.filter(|pod| pod.terminal() && pod.deleted.is_none() && !pod.tracked) {
+            plan.actions.push(super::delete_pod(pod, false));
+        }
     }
     let Some(ttl) = pass.job.ttl_seconds else {
         return;
@@ -155,18 +159,15 @@ fn clean_up(pass: &Pass<'_>, policy: CleanPodPolicy, plan: &mut Plan) {
             ),
         });
     }
-    if pass.options.delete_finished_jobs || opted_in(pass) {
+    if pass.options.delete_finished_jobs || asks(pass, names::DELETE_AFTER_TTL_ANNOTATION) {
         delete_when_due(pass, ttl, plan);
     }
 }
 
-/// The annotation by which one MPIJob asks to be deleted after its TTL.
-fn opted_in(pass: &Pass<'_>) -> bool {
-    pass.observed
-        .job
-        .annotations
-        .get("mpi-operator.kubeflow.org/delete-after-ttl")
-        .is_some_and(|text| text == "true")
+/// Whether the MPIJob asks for something by an annotation of its own.
+fn asks(pass: &Pass<'_>, annotation: &str) -> bool {
+    let value = pass.observed.job.annotations.get(annotation);
+    value.is_some_and(|text| text == "true")
 }
 
 fn delete_when_due(pass: &Pass<'_>, ttl: i32, plan: &mut Plan) {

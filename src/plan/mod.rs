@@ -22,7 +22,7 @@ pub mod workers;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::action::{EventNote, Plan};
+use crate::action::{Action, EventNote, Plan};
 use crate::api::validate::{self, Management, ValidJob};
 use crate::api::{names, reasons};
 use crate::facts::observed::{JobFacts, Observed, PodFacts};
@@ -225,6 +225,23 @@ pub fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Plan {
     plan.launcher = observed.launcher_job.as_ref().map(|job| job.name.clone());
     status::finish(&pass, report, &mut plan);
     plan
+}
+
+/// Deletes a pod; `force` does not wait for its node.
+pub(crate) fn delete_pod(pod: &PodFacts, force: bool) -> Action {
+    Action::DeletePod {
+        pod: pod.name.clone(),
+        uid: pod.uid.clone(),
+        force,
+    }
+}
+
+/// Takes a pod off the Job controller's books.
+pub(crate) fn retire_pod(pod: &PodFacts) -> Action {
+    Action::Retire {
+        pod: pod.name.clone(),
+        uid: pod.uid.clone(),
+    }
 }
 
 /// The distance until the next look at something that fails `count` times in a row.

@@ -40,7 +40,7 @@ pub fn retire(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan) {
             continue;
         }
         if pod.deleted.is_some() {
-            plan.background.push(action(pod));
+            plan.background.push(super::retire_pod(pod));
             continue;
         }
         let loops = pod.index.is_some_and(|index| {
@@ -54,14 +54,14 @@ pub fn retire(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan) {
             continue;
         }
         if released {
-            plan.background.push(action(pod));
+            plan.background.push(super::retire_pod(pod));
         } else if matches!(gate, Gate::Held(_)) {
             let due = pod
                 .ready_changed
                 .and_then(|at| at.checked_add(HELD_PATIENCE).ok())
                 .unwrap_or(pass.now);
             if due <= pass.now {
-                plan.background.push(action(pod));
+                plan.background.push(super::retire_pod(pod));
             } else {
                 plan.look_at(due);
             }
@@ -79,15 +79,8 @@ pub fn left_over(observed: &Observed, plan: &mut Plan) {
     let pods = observed.workers.iter().filter(|pod| pod.owner == job.uid);
     plan.background.extend(
         pods.filter(|pod| pod.tracked && pod.deleted.is_some() && pod.terminal())
-            .map(|pod| action(pod)),
+            .map(|pod| super::retire_pod(pod)),
     );
-}
-
-fn action(pod: &PodFacts) -> Action {
-    Action::Retire {
-        pod: pod.name.clone(),
-        uid: pod.uid.clone(),
-    }
 }
 
 /// With `publishNotReadyAddresses` a pod that does not finish terminating would stay in DNS beside

@@ -17,14 +17,14 @@ pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     let victims = workers::victims(pass);
     let hosts = config_hosts(pass, &gate, &victims);
     children::ensure(pass, hosts.as_ref(), plan, report);
+    let launcher_counts = !pass.job.gated || pass.launcher_job().is_some_and(|job| !job.suspend);
+    children::pod_group(pass, launcher_counts, plan, report);
     let present = pass.launcher_job().is_some_and(|job| !job.suspend);
     if !report.refused.is_empty() && !present {
         // With somebody else's Service, hostfile or keys nothing may start; what runs goes on.
         stuck::watch(pass, plan, report);
         return;
     }
-    let launcher_counts = !pass.job.gated || pass.launcher_job().is_some_and(|job| !job.suspend);
-    children::pod_group(pass, launcher_counts, plan);
     let accepted = launcher::ensure(pass, &gate, plan, report);
     if accepted {
         workers::ensure(pass, &victims, plan, report);

@@ -449,11 +449,10 @@ fn tries(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus) {
 
 fn refusals(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &mut Plan) {
     let job = &pass.observed.job.name;
-    let of_job = |name: &str| name == names::launcher_job(job) || name == names::worker_job(job);
     let template = report
         .refused
         .iter()
-        .find(|(name, refusal)| of_job(name) && refusal.code != 409);
+        .find(|(name, refusal)| children::is_job(job, name) && refusal.code != 409);
     if let Some((name, refusal)) = template {
         let (reason, message) = children::refusal_text(pass, name, refusal);
         let known = find(status, condition::INVALID)
@@ -490,7 +489,7 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
     };
     for (name, refusal) in &report.refused {
         let (reason, message) = children::refusal_text(pass, name, refusal);
-        if refusal.code == 409 || reason != reasons::FAILED {
+        if reason != reasons::FAILED {
             add(reason, message);
         }
     }

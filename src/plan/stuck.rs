@@ -76,16 +76,9 @@ pub fn watch(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         });
         if pod.launcher && pod.active() && lost {
             if pod.tracked {
-                plan.background.push(Action::Retire {
-                    pod: pod.name.clone(),
-                    uid: pod.uid.clone(),
-                });
+                plan.background.push(super::retire_pod(pod));
             }
-            plan.background.push(Action::DeletePod {
-                pod: pod.name.clone(),
-                uid: pod.uid.clone(),
-                force: true,
-            });
+            plan.background.push(super::delete_pod(pod, true));
         }
     }
 }

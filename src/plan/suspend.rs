@@ -19,11 +19,7 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
             .iter()
             .filter(|pod| pod.deleted.is_none())
         {
-            plan.actions.push(Action::DeletePod {
-                pod: pod.name.clone(),
-                uid: pod.uid.clone(),
-                force: false,
-            });
+            plan.actions.push(super::delete_pod(pod, false));
         }
         if pass.launcher_job().is_none() && !pass.observed.memory.launcher_sought {
             plan.actions.push(Action::SeekLauncher {

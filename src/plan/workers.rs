@@ -124,16 +124,9 @@ fn scale(pass: &Pass<'_>, job: &JobFacts, victims: &[u32], plan: &mut Plan, repo
             continue;
         };
         if pod.tracked {
-            plan.actions.push(Action::Retire {
-                pod: pod.name.clone(),
-                uid: pod.uid.clone(),
-            });
+            plan.actions.push(super::retire_pod(pod));
         }
-        plan.actions.push(Action::DeletePod {
-            pod: pod.name.clone(),
-            uid: pod.uid.clone(),
-            force: false,
-        });
+        plan.actions.push(super::delete_pod(pod, false));
     }
     patch(job, json!({ "parallelism": wanted }), plan);
 }

@@ -260,6 +260,13 @@ async fn create(
         .await;
     let Reply::Conflict { exists: true, .. } = reply else {
         return match reply {
+            Reply::NotFound if kind == ObjectKind::PodGroup => Outcome::Denied {
+                code: 404,
+                message: format!(
+                    "the server has no PodGroup in {}; install the scheduler's CRDs or start the operator without -gang-scheduling",
+                    body["apiVersion"].as_str().unwrap_or_default()
+                ),
+            },
             // The namespace is being deleted, or gone: nothing to report to anybody.
             Reply::NotFound => Outcome::Later {
                 message: "not found".to_owned(),
