@@ -178,6 +178,19 @@ fn policy_all_removes_the_worker_job_and_leaves_the_launcher() {
 }
 
 #[test]
+fn policy_all_removes_the_launcher_pods_of_a_job_that_asks_for_it() {
+    let mut world = World::new(spec(2, json!({ "runPolicy": { "cleanPodPolicy": "All" } })));
+    world.change("MPIJob", "pi", |job| {
+        job["metadata"]["annotations"]["mpi-operator.kubeflow.org/clean-launcher"] = json!("true");
+    });
+    finish(&mut world);
+    assert!(world.is("Succeeded"));
+    assert_eq!(world.pods().len(), 0, "{}", world.describe());
+    assert!(!world.get("Job", "pi-launcher").is_null());
+    assert_eq!(world.tries.len(), 1, "it does not run again");
+}
+
+#[test]
 fn clean_up_follows_the_policy_of_the_moment() {
     let mut world = World::new(spec(2, json!({})));
     finish(&mut world);
