@@ -493,6 +493,13 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
             add(reason, message);
         }
     }
+    // Before the loss that it may have led to: this is what somebody has to do something about.
+    if !report.stuck.is_empty() {
+        add(
+            reasons::STUCK_TERMINATING,
+            cut(&report.stuck.join("; "), 1000),
+        );
+    }
     if let Some((lost, launcher)) = &report.lost {
         let since = lost
             .iter()
@@ -521,12 +528,6 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
         } else {
             plan.look_at(due);
         }
-    }
-    if !report.stuck.is_empty() {
-        add(
-            reasons::STUCK_TERMINATING,
-            cut(&report.stuck.join("; "), 1000),
-        );
     }
     if !report.legacy_lost.is_empty() {
         add(
