@@ -16,8 +16,9 @@
 //! Without `MPI_E2E` in the environment every test says that it skips, and passes. The modules in
 //! reading order: [`cluster`] finds the cluster and its tools, [`namespace`] isolates a test and
 //! tells what happened when it fails, [`history`] keeps every change of the namespace's objects in
-//! the order in which the API server made them, [`wait`] asks questions of that history, and
-//! [`mpi`] builds MPIJobs and reads their status.
+//! the order in which the API server made them, [`wait`] asks questions of that history,
+//! [`mpi`] builds MPIJobs and reads their status, and [`operator`] changes the operator's own
+//! Deployment for a while.
 //!
 //! The operator's crate is absent on purpose: nothing here is known that a user could not see.
 
@@ -25,6 +26,7 @@ pub mod cluster;
 pub mod history;
 pub mod mpi;
 pub mod namespace;
+pub mod operator;
 pub mod wait;
 
 pub use cluster::Cluster;

@@ -552,3 +552,33 @@ async fn contract_07_08_under_run_launcher_as_worker_ranks_run_on_the_launcher_t
     })
     .await;
 }
+
+#[tokio::test]
+async fn contract_07_16_workers_in_the_network_of_the_node_resolve_and_are_reached_at_their_port() {
+    e2e::in_namespace("host-network", async |ns| {
+        // Another port than that of the image, so that the node's own and other pods are left alone.
+        let job = pi("host")
+            .workers(1)
+            .launcher_container(json!({"env": [
+                {"name": "OMPI_MCA_plm_rsh_args", "value": "-p 22722 -o ConnectionAttempts=10"},
+            ]}))
+            .worker_template(json!({"spec": {"hostNetwork": true}}))
+            .worker_container(json!({
+                "args": ["-De", "-f", "/home/mpiuser/.sshd_config", "-p", "22722"],
+                "ports": [{"containerPort": 22722}],
+            }));
+        let told = "ssh -p 22722 $(head -n1 /etc/mpi/hostfile | cut -d' ' -f1) echo reached";
+        ns.create(&job.script(told)).await?;
+        ns.until_succeeded("host").await?;
+        let launcher = ns.launchers_ever("host").pop().expect("there was one");
+        assert_eq!(ns.log(&launcher).await?, "reached\n");
+        let worker = ns.worker_ever("host", 0).pop().expect("there was a worker");
+        let spec = worker.spec.clone().unwrap_or_default();
+        assert_eq!(spec.host_network, Some(true));
+        assert_eq!(spec.dns_policy.as_deref(), Some("ClusterFirstWithHostNet"));
+        let other = launcher.spec.clone().unwrap_or_default().dns_policy;
+        assert_eq!(other.as_deref(), Some("ClusterFirst"));
+        Ok(())
+    })
+    .await;
+}

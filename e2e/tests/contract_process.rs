@@ -8,9 +8,11 @@
     reason = "a test fails by panicking"
 )]
 
-use e2e::{Cluster, cluster::OPERATOR};
+use e2e::{Cluster, SOON, cluster::OPERATOR};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use serde_json::Value;
+use kube::api::PostParams;
+use serde_json::{Value, json};
 
 /// Runs `body` on the cluster, or skips when there is none.
 async fn on_cluster(body: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) {
@@ -105,4 +107,86 @@ async fn contract_07_42_the_operator_may_neither_exec_nor_read_foreign_secrets()
         Ok(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn contract_07_40_the_operator_runs_where_the_restricted_level_is_enforced() {
+    on_cluster(async |cluster| {
+        let namespace = get(cluster, "get namespace mpi-operator").await?;
+        let level = &namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
+        assert_eq!(level, "restricted");
+        for pod in cluster.operator_pods().await? {
+            let spec = serde_json::to_value(&pod.spec)?;
+            let security = &spec["securityContext"];
+            assert_eq!(security["runAsNonRoot"], true);
+            assert_ne!(security["runAsUser"].as_i64().unwrap_or(0), 0);
+            assert_eq!(security["seccompProfile"]["type"], "RuntimeDefault");
+            for container in spec["containers"].as_array().expect("it has containers") {
+                let security = &container["securityContext"];
+                assert_eq!(security["allowPrivilegeEscalation"], false);
+                assert_eq!(security["readOnlyRootFilesystem"], true);
+                assert_eq!(security["capabilities"]["drop"][0], "ALL");
+            }
+            assert_eq!(e2e::mpi::phase(&pod), "Running");
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// A pod of the operator's image in a namespace of its own, which ends by itself: its exit code and
+/// log.
+async fn operator_ends(args: &[&str]) -> Option<(i32, String)> {
+    let mut seen = None;
+    e2e::in_namespace("process", async |ns| {
+        let deployment = get(&ns.cluster, "get deployment mpi-operator -n mpi-operator").await?;
+        let image = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": "operator"},
+            "spec": {"restartPolicy": "Never", "containers": [{
+                "name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "args": args,
+            }]},
+        }))?;
+        ns.api::<Pod>().create(&PostParams::default(), &pod).await?;
+        let pod = ns
+            .pods
+            .until_live("the end of the process", SOON, |all| {
+                let ended = |p: &&Pod| matches!(e2e::mpi::phase(p), "Succeeded" | "Failed");
+                Ok(all.values().find(ended).cloned())
+            })
+            .await?;
+        let status = serde_json::to_value(&pod.status)?;
+        let code = &status["containerStatuses"][0]["state"]["terminated"]["exitCode"];
+        let code = i32::try_from(code.as_i64().expect("it has ended"))?;
+        seen = Some((code, ns.log(&pod).await?));
+        Ok(())
+    })
+    .await;
+    seen
+}
+
+#[tokio::test]
+async fn contract_07_38_an_operator_that_is_refused_ends_with_a_clear_line() {
+    // The account of that namespace has no rights.
+    let Some((code, log)) = operator_ends(&["-lock-namespace=default", "-alsologtostderr"]).await
+    else {
+        return;
+    };
+    assert_eq!(code, 255, "{log}");
+    assert!(
+        log.contains("forbidden") || log.contains("refused"),
+        "{log}"
+    );
+}
+
+#[tokio::test]
+async fn contract_07_36_version_is_six_lines_and_an_unknown_flag_ends_with_2() {
+    let Some((code, log)) = operator_ends(&["--version"]).await else {
+        return;
+    };
+    assert_eq!((code, log.lines().count()), (0, 6), "{log}");
+    assert!(log.starts_with("API Version: v2\nVersion: v"), "{log}");
+    let (code, log) = operator_ends(&["-no-such-flag"]).await.unwrap();
+    assert_eq!(code, 2, "{log}");
+    assert!(log.contains("-no-such-flag"), "{log}");
 }
