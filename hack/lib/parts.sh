@@ -10,12 +10,15 @@ start_etcd() {
 }
 
 start_apiserver() {
-  # Who wrote what, and how often: one line for each write, none for reads.
+  # Who wrote what, and how often: one line for each write. Of the operator also one for each read,
+  # which a test compares with its roles.
   cat >"$CLUSTER_DIR/audit-policy.yaml" <<'YAML'
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
+- level: Metadata
+  users: ["system:serviceaccount:mpi-operator:mpi-operator"]
 - level: Metadata
   verbs: [create, update, patch, delete, deletecollection]
 - level: None
