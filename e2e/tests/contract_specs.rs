@@ -47,7 +47,8 @@ async fn contract_07_01_the_server_stores_every_field_of_the_go_operator() {
                 "Launcher": {"restartPolicy": "OnFailure"}, "Worker": {"restartPolicy": "Never"},
             }}))
             .launcher_template(meta.clone())
-            .worker_template(meta);
+            .worker_template(meta)
+            .worker_container(json!({"ports": [{"containerPort": 2222, "protocol": "TCP"}]}));
         let stored = ns.create(&all).await?;
         assert_eq!(stored.data["spec"], all.object()?.data["spec"]);
         Ok(())
