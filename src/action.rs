@@ -200,6 +200,8 @@ pub struct Plan {
     pub look_again: Option<Timestamp>,
     /// The launcher is released by this plan: when the last worker became Ready.
     pub released: Option<Option<Timestamp>>,
+    /// A launcher that could have started is held by this plan.
+    pub held: bool,
     /// The name of the launcher Job, once there is one, for the info metric.
     pub launcher: Option<String>,
     /// Digest of the PodGroup that this plan writes.

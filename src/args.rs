@@ -174,13 +174,13 @@ const FLAGS: &[Flag] = flags! {
         |s, v| { s.config.gang_scheduling = text(v); Ok(()) };
     Value "cluster-domain" "" "appended to host names, as in cluster.local"
         |s, v| { s.config.cluster_domain = v.to_owned(); Ok(()) };
-    Value "threadiness" "2" "reconciles in parallel"
+    Value "threadiness" "2" "reconciles in parallel; at least 16 are used"
         |s, v| within(v, 1, 1000).map(|n| s.config.threadiness = n);
     Value "monitoring-port" "0" "port of /metrics; 0 is off"
         |s, v| within(v, 0, 65535).map(|n| s.config.monitoring_port = n);
     Value "health-port" "8080" "port of /healthz and /readyz"
         |s, v| within(v, 1, 65535).map(|n| s.config.health_port = n);
-    Value "kube-api-qps" "5" "requests a second to the API server; negative is no limit"
+    Value "kube-api-qps" "5" "checked, but no limit is applied: API Priority and Fairness does that"
         |s, v| {
             // As in client-go: 0 is its default, and a negative rate switches the limit off.
             s.config.kube_api_qps = match integer(v)? {
@@ -190,12 +190,12 @@ const FLAGS: &[Flag] = flags! {
             };
             Ok(())
         };
-    Value "kube-api-burst" "10" "requests above the rate at once"
+    Value "kube-api-burst" "10" "checked, but no limit is applied"
         |s, v| within::<u32>(v, 0, i64::from(u32::MAX))
             .map(|n| s.config.kube_api_burst = if n == 0 { DEFAULT_BURST } else { n });
-    Value "controller-queue-rate-limit" "10" "MPIJobs a second that are taken from the queue"
+    Value "controller-queue-rate-limit" "10" "checked, but no limit is applied"
         |s, v| within(v, 1, i64::from(u32::MAX)).map(|n| s.config.queue_rate_limit = n);
-    Value "controller-queue-burst" "100" "MPIJobs above the rate at once"
+    Value "controller-queue-burst" "100" "checked, but no limit is applied"
         |s, v| within(v, 1, i64::from(u32::MAX)).map(|n| s.config.queue_burst = n);
     Value "master" "" "URL of the API server, over the one in the kubeconfig"
         |s, v| { s.config.master = text(v); Ok(()) };

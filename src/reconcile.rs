@@ -94,6 +94,7 @@ impl Reconciler {
         let job = observed.job.clone();
         self.tell(&observed, &plan);
         let mut trouble = None;
+        let mut carried_out = true;
         for action in &plan.actions {
             let outcome = self.perform(&observed, action).await;
             let ok = outcome.ok();
@@ -101,10 +102,11 @@ impl Reconciler {
                 trouble = Some(pause);
             }
             if !ok {
+                carried_out = false;
                 break;
             }
         }
-        if trouble.is_none() {
+        if carried_out {
             self.record(key, &plan, now);
         }
         if let Some(patch) = &plan.status {
@@ -173,7 +175,7 @@ impl Reconciler {
                 if let Action::CreateSecret { name, .. } = action {
                     index.accepted(key, name);
                 }
-                index.secret_seen(key, true);
+                index.secret_seen(key, now);
                 drop(index);
                 self.sink.queue.push(key.clone());
                 None
@@ -250,6 +252,9 @@ impl Reconciler {
                 let count = memory.released.map_or(0, |(_, count)| count);
                 memory.released = Some((now, count.saturating_add(1)));
             });
+        }
+        if plan.held {
+            self.metrics.gate_held();
         }
         if let Some(digest) = &plan.pod_group {
             self.index()

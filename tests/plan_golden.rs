@@ -67,7 +67,9 @@ fn plan_of(case: &Path) -> Plan {
             .unwrap_or_else(|| panic!("{}: {object}", case.display()));
         index.apply(Change::Seen(Box::new(decoded)), now);
     }
-    index.secret_seen(&key, world["secretSeen"] == true);
+    if world["secretSeen"] == true {
+        index.secret_seen(&key, now);
+    }
     let observed = index.observe(&key).expect("an MPIJob");
     plan(&observed, &Options::default(), now)
 }

@@ -23,14 +23,7 @@ const USER: &str = "system:serviceaccount:mpi-operator:mpi-operator";
 const WHOLE_SUITE: usize = 30;
 
 /// Rights that no test uses, each with its reason: verb, group, resource.
-const UNUSED: [(&str, &str, &str, &str); 16] = [
-    ("get", "kubeflow.org", "mpijobs", "only after a conflict"),
-    (
-        "patch",
-        "kubeflow.org",
-        "mpijobs",
-        "only to note who goes in a scale-in that named nobody",
-    ),
+const UNUSED: [(&str, &str, &str, &str); 10] = [
     (
         "delete",
         "kubeflow.org",
@@ -44,30 +37,11 @@ const UNUSED: [(&str, &str, &str, &str); 16] = [
         "asked for by OwnerReferencesPermissionEnforcement, which this cluster does not run",
     ),
     ("get", "batch", "jobs", "only jobs of the Go operator"),
-    ("get", "", "pods", "only after a conflict"),
     ("get", "", "services", "only if a name is taken"),
     ("get", "", "configmaps", "only if a name is taken"),
     ("get", "", "nodes", "only if a pod is stuck on a lost node"),
     (
-        "patch",
-        "",
-        "events",
-        "repeats of an event, by some servers",
-    ),
-    (
         "get",
-        "scheduling.k8s.io",
-        "priorityclasses",
-        "only gangs with priority classes",
-    ),
-    (
-        "list",
-        "scheduling.k8s.io",
-        "priorityclasses",
-        "only gangs with priority classes",
-    ),
-    (
-        "watch",
         "scheduling.k8s.io",
         "priorityclasses",
         "only gangs with priority classes",

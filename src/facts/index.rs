@@ -144,7 +144,7 @@ pub struct Index {
     jobs: HashMap<Key, Arc<JobObject>>,
     by_name: HashMap<(String, String), Key>,
     memory: HashMap<Key, Memory>,
-    secrets: HashSet<Key>,
+    secrets: HashMap<Key, Timestamp>,
     batch: HashMap<String, StoredJob>,
     /// Jobs by MPIJob; a Job that is gone stays here while pods of it are left.
     batch_by_owner: HashMap<String, BTreeSet<String>>,
@@ -461,7 +461,7 @@ impl Index {
         let mut observed = Observed {
             service: child(ChildKind::Service, names::service(&job.name)),
             config_map: child(ChildKind::ConfigMap, names::config_map(&job.name)),
-            secret_seen: self.secrets.contains(key),
+            secret_seen: self.secrets.get(key).copied(),
             memory: self.memory.get(key).cloned().unwrap_or_default(),
             ..Observed::default()
         };
@@ -564,11 +564,9 @@ impl Index {
     }
 
     /// The Secret of the MPIJob is there and its own.
-    pub fn secret_seen(&mut self, key: &Key, seen: bool) {
-        if seen && self.jobs.contains_key(key) {
-            self.secrets.insert(key.clone());
-        } else {
-            self.secrets.remove(key);
+    pub fn secret_seen(&mut self, key: &Key, now: Timestamp) {
+        if self.jobs.contains_key(key) {
+            self.secrets.insert(key.clone(), now);
         }
     }
 

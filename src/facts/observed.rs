@@ -17,8 +17,8 @@ pub struct Observed {
     pub service: Option<Arc<ChildFacts>>,
     /// ConfigMap with our name, if a watch showed it.
     pub config_map: Option<Arc<ChildFacts>>,
-    /// The Secret was created or read by this process.
-    pub secret_seen: bool,
+    /// When this process created the Secret or last looked at it.
+    pub secret_seen: Option<Timestamp>,
     /// Worker Job that this MPIJob controls.
     pub worker_job: Option<Arc<JobFacts>>,
     /// Launcher Job that this MPIJob controls.
@@ -65,6 +65,10 @@ pub struct Memory {
     /// Versions of Services and ConfigMaps, by UID, whose edits by others were answered.
     pub answered: BTreeMap<String, u64>,
 }
+
+/// [`Refusal::code`] of a name that a child of an earlier MPIJob of the same name still has. Garbage
+/// collection is about to free it (423 Locked is no answer of the Kubernetes API itself).
+pub const PREDECESSOR: u16 = 423;
 
 /// A create that the API server refused.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,18 +6,23 @@ use serde_json::{Value, json};
 use super::{Pass, build, hostfile};
 use crate::action::{Action, ObjectKind, POD_GROUP_KEY, Plan, refusal_key};
 use crate::api::{names, reasons};
-use crate::facts::observed::{ChildFacts, Refusal};
+use crate::facts::observed::{ChildFacts, PREDECESSOR, Refusal};
 
 use super::status::Report;
 
 /// A ConfigMap is not written more often than this, however fast workers come and go.
 const CONFIG_DISTANCE: SignedDuration = SignedDuration::from_secs(1);
 
+/// How long a look at the Secret holds: a first start does not look twice, a retry hours later does.
+const SECRET_FRESH: SignedDuration = SignedDuration::from_secs(60);
+
 /// Service, ConfigMap and Secret. `hosts`: worker indexes in the hostfile, and those that
 /// `discover_hosts.sh` prints; None leaves the ConfigMap's content as it is.
+/// `releasing`: the launcher may be let go by this pass.
 pub fn ensure(
     pass: &Pass<'_>,
     hosts: Option<&(Vec<u32>, Vec<u32>)>,
+    releasing: bool,
     plan: &mut Plan,
     report: &mut Report,
 ) {
@@ -27,9 +32,15 @@ pub fn ensure(
     let name = names::secret(context.name);
     // Looked at before pods are made or let go, not for a job that runs: after a restart of the
     // operator that would be a call for each job.
-    let needed = pass.launcher_job().is_none_or(|job| job.suspend)
+    let needed = pass
+        .launcher_job()
+        .is_none_or(|job| job.suspend && releasing)
         || (pass.job.workers > 0 && pass.worker_job().is_none());
-    if needed && !pass.observed.secret_seen && may_create(pass, &name, plan, report) {
+    let fresh = pass
+        .observed
+        .secret_seen
+        .is_some_and(|at| pass.now.duration_since(at) < SECRET_FRESH);
+    if needed && !fresh && may_create(pass, &name, plan, report) {
         // Where a Service is there already, an earlier process got this far or further.
         let look_first = pass.observed.service.is_some();
         let shell = Box::new(build::secret::shell(&context));
@@ -155,20 +166,22 @@ pub fn may_create(pass: &Pass<'_>, name: &str, plan: &mut Plan, report: &mut Rep
         return true;
     };
     let due = retry_at(pass, refusal);
-    if due <= pass.now {
-        report.refused.push((name.to_owned(), refusal.clone()));
-        return true;
-    }
-    plan.look_at(due);
     report.refused.push((name.to_owned(), refusal.clone()));
-    false
+    if due > pass.now {
+        plan.look_at(due);
+    }
+    due <= pass.now
 }
 
 fn retry_at(pass: &Pass<'_>, refusal: &Refusal) -> jiff::Timestamp {
     if refusal.generation != pass.observed.job.generation {
         return pass.now;
     }
-    let distance = super::back_off(5, refusal.count.saturating_sub(1), 300);
+    let distance = if refusal.code == PREDECESSOR {
+        SignedDuration::from_secs(1)
+    } else {
+        super::back_off(5, refusal.count.saturating_sub(1), 300)
+    };
     refusal.at.saturating_add(distance).unwrap_or(pass.now)
 }
 
@@ -259,7 +272,7 @@ pub fn remove_pod_group(pass: &Pass<'_>, plan: &mut Plan) {
 /// What the condition and event say of a refused object.
 #[must_use]
 pub fn refusal_text(pass: &Pass<'_>, name: &str, refusal: &Refusal) -> (&'static str, String) {
-    if refusal.code == 409 {
+    if matches!(refusal.code, 409 | PREDECESSOR) {
         return (
             reasons::RESOURCE_EXISTS,
             format!(

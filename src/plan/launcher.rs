@@ -170,20 +170,22 @@ pub fn ensure(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan, report: &mut Report
     let never_released = !job.annotations.contains_key(names::RELEASED_ANNOTATION)
         && !job.started
         && job.failed == 0;
-    let edited = job.annotations.get(names::CONTENT_ANNOTATION)
-        != Some(&build::launcher_job::digest(&pass.context()));
+    let content = job.annotations.get(names::CONTENT_ANNOTATION);
+    let edited = content != Some(&build::launcher_job::digest(&pass.context()));
     if (ended || (edited && never_released)) && job.labelled {
         rebuild(pass, job, plan, report);
         return true;
     }
-    if edited && job.labelled {
+    // One without a digest is the Go operator's; what it was made from is not known.
+    if edited && content.is_some() {
         report.template_ignored.push("launcher");
     }
     steer(pass, job, gate, plan, report);
     true
 }
 
-fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) -> bool {
+/// Creates the launcher Job, held unless it may start at once.
+pub fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) -> bool {
     let name = names::launcher_job(&pass.observed.job.name);
     // At most one launcher pod: the Job controller of a new Job knows nothing of the pods of an
     // earlier one.
@@ -199,7 +201,7 @@ fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) -> bool {
     if !children::may_create(pass, &name, plan, report) {
         return false;
     }
-    let at_once = !pass.job.gated && !pass.job.suspend;
+    let at_once = (!pass.job.gated || report.legacy) && !pass.job.suspend;
     let params = build::launcher_job::LauncherParams {
         suspend: !at_once,
         backoff_limit: backoff_limit(pass, base_limit(pass)),
@@ -421,6 +423,7 @@ fn restart_pause(tries: &Tries) -> Option<Timestamp> {
 }
 
 fn hold(job: &JobFacts, tries: &Tries, base: i64, plan: &mut Plan) {
+    plan.held = true;
     let spec = json!({ "suspend": true, "backoffLimit": tries.backoff_limit(base) });
     patch(job, tries.annotations(), spec, plan);
 }

@@ -16,7 +16,8 @@ pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     let gate = gate::gate(pass);
     let victims = workers::victims(pass);
     let hosts = config_hosts(pass, &gate, &victims);
-    children::ensure(pass, hosts.as_ref(), plan, report);
+    let releasing = matches!(gate, Gate::Open { .. });
+    children::ensure(pass, hosts.as_ref(), releasing, plan, report);
     let launcher_counts = !pass.job.gated || pass.launcher_job().is_some_and(|job| !job.suspend);
     children::pod_group(pass, launcher_counts, plan, report);
     let present = pass.launcher_job().is_some_and(|job| !job.suspend);
@@ -128,6 +129,17 @@ fn legacy(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     let lost: Vec<u32> = (0..pass.job.workers)
         .filter(|index| !live.contains(&(index + shift)))
         .collect();
+    let ready = pass
+        .observed
+        .plain_workers
+        .iter()
+        .filter(|pod| pod.live() && pod.ready)
+        .count();
+    let may_start = !pass.job.gated || ready >= pass.job.min_ready as usize;
+    if pass.observed.launcher_job.is_none() && lost.is_empty() && may_start {
+        // The Go operator stopped while its own gate held the launcher.
+        launcher::create(pass, plan, report);
+    }
     if !lost.is_empty() {
         report.legacy_lost = lost;
     }

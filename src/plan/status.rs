@@ -18,7 +18,7 @@ use crate::api::mpijob::{JobCondition, LAUNCHER, MpiJobStatus, ReplicaStatus, WO
 use crate::api::names;
 use crate::api::reasons::{self, condition};
 use crate::api::validate::{self, Violation};
-use crate::facts::observed::{Observed, Phase, Refusal};
+use crate::facts::observed::{Observed, PREDECESSOR, Phase, Refusal};
 
 /// First distance between two writes of which only counts or waiting text differ, in seconds; it
 /// doubles each time.
@@ -29,6 +29,9 @@ const MOST_SOFT_SECONDS: i64 = 300;
 
 /// A worker may be lost this long before the job says so, where mpirun is expected to notice.
 const LOSS_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// How long the children of an earlier MPIJob of the same name are waited for in silence.
+const PREDECESSOR_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// How the launcher Job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -228,7 +231,11 @@ pub fn finish(pass: &Pass<'_>, report: Report, plan: &mut Plan) {
     let old = &pass.observed.job.status;
     let mut status = old.clone();
     created(pass.observed, &mut status, pass.now, plan);
-    status.observed_generation = Some(pass.observed.job.generation);
+    // An end that the Go operator recorded stays without it: only ends that this operator recorded
+    // may lead to the deletion of the MPIJob.
+    if report.verdict.is_some() || !report.finished || old.observed_generation.is_some() {
+        status.observed_generation = Some(pass.observed.job.generation);
+    }
     if !report.suspended && !report.finished && status.start_time.is_none() {
         status.start_time = Some(rfc3339(pass.now));
     }
@@ -449,10 +456,9 @@ fn tries(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus) {
 
 fn refusals(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &mut Plan) {
     let job = &pass.observed.job.name;
-    let template = report
-        .refused
-        .iter()
-        .find(|(name, refusal)| children::is_job(job, name) && refusal.code != 409);
+    let template = report.refused.iter().find(|(name, refusal)| {
+        children::is_job(job, name) && !matches!(refusal.code, 409 | PREDECESSOR)
+    });
     if let Some((name, refusal)) = template {
         let (reason, message) = children::refusal_text(pass, name, refusal);
         let known = find(status, condition::INVALID)
@@ -487,7 +493,16 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
             None => (reason, message),
         });
     };
+    let age = pass
+        .observed
+        .job
+        .created
+        .map(|created| pass.now.duration_since(created));
     for (name, refusal) in &report.refused {
+        // Children of an earlier MPIJob of the same name go by themselves, normally at once.
+        if refusal.code == PREDECESSOR && age.is_some_and(|age| age < PREDECESSOR_PATIENCE) {
+            continue;
+        }
         let (reason, message) = children::refusal_text(pass, name, refusal);
         if reason != reasons::FAILED {
             add(reason, message);

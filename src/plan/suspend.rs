@@ -79,7 +79,7 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
                 .config_map
                 .is_none()
                 .then(|| (all.clone(), all));
-            children::ensure(pass, hosts.as_ref(), plan, report);
+            children::ensure(pass, hosts.as_ref(), false, plan, report);
             if report.refused.is_empty() {
                 launcher::ensure(
                     pass,

@@ -9,7 +9,7 @@ use super::{Payload, Writer, ssh_key};
 use crate::action::{Action, ObjectKind};
 use crate::api::names;
 use crate::facts::index::{ChildKind, Object};
-use crate::facts::observed::{JobWarning, NodeFacts};
+use crate::facts::observed::{JobWarning, NodeFacts, PREDECESSOR};
 use crate::watch::slim::{self, FIELD_MANAGER, SlimJob, SlimNode, SlimPod};
 
 /// Whose action it is.
@@ -169,13 +169,17 @@ pub(super) async fn perform(writer: &Writer, target: &Target<'_>, action: &Actio
         }
         Action::DeletePodGroup { api_version, name } => {
             let path = format!("/apis/{api_version}/namespaces/{namespace}/podgroups/{name}");
-            let options = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
             // One that somebody else made is left alone.
             match writer
                 .call(Method::GET, &path, "podgroups", Payload::None)
                 .await
             {
                 Reply::Object(value) if controlled_by(&value, target.owner) => {
+                    let options = json!({
+                        "kind": "DeleteOptions",
+                        "apiVersion": "v1",
+                        "preconditions": { "uid": value["metadata"]["uid"] },
+                    });
                     delete(writer, &path, "podgroups", &options).await
                 }
                 Reply::Object(_) | Reply::NotFound => Outcome::Done(None),
@@ -327,9 +331,9 @@ fn foreign(target: &Target<'_>, value: &Value) -> Outcome {
         owner["kind"] == names::KIND && owner["name"] == target.job && owner["uid"] != target.owner
     });
     if predecessor {
-        return Outcome::Later {
-            message: "the object of an earlier MPIJob of this name is still there".to_owned(),
-            after: None,
+        return Outcome::Denied {
+            code: PREDECESSOR,
+            message: "an earlier MPIJob of this name still has the name".to_owned(),
         };
     }
     Outcome::Denied {

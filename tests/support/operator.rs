@@ -184,6 +184,7 @@ impl World {
         let now = self.operator_now();
         let plan = plan(&observed, &self.options, now);
         let mut trouble = false;
+        let mut carried_out = true;
         for action in &plan.actions {
             let answer = self.perform(action);
             let ok = !matches!(answer, Answer::Stale | Answer::Denied(..) | Answer::Later);
@@ -192,11 +193,12 @@ impl World {
             }
             trouble |= self.take_in(action, answer);
             if !ok {
+                carried_out = false;
                 break;
             }
         }
         let key = self.key.clone();
-        if !trouble {
+        if carried_out {
             if plan.released.is_some() {
                 self.index.remember(&key, |memory| {
                     let count = memory.released.map_or(0, |(_, count)| count);
@@ -317,7 +319,7 @@ impl World {
                 false
             }
             Answer::SecretSeen => {
-                self.index.secret_seen(&key, true);
+                self.index.secret_seen(&key, now);
                 self.dirty = true;
                 false
             }

@@ -205,13 +205,14 @@ fn add_probe(container: &mut Object) -> bool {
             "failureThreshold": failures,
         })
     };
-    // Each look is a line in sshd's log. The startup probe looks each second until sshd answers,
-    // and the kubelet then asks the readiness probe at once; after that a look now and then will do.
-    // A startup probe that gives up would kill the container, and the port may be wrong.
+    // The startup probe looks each second until sshd answers, and the kubelet then asks the readiness
+    // probe at once. That nudge is lost now and then, so the readiness probe must come soon by itself;
+    // more often than it has to would only fill sshd's log. A startup probe that gives up would kill
+    // the container, and the port may be wrong.
     if is_unset(container, "startupProbe") {
         container.insert("startupProbe".to_owned(), probe(1, i32::MAX.unsigned_abs()));
     }
-    container.insert("readinessProbe".to_owned(), probe(30, 3));
+    container.insert("readinessProbe".to_owned(), probe(2, 3));
     true
 }
 
