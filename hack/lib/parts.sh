@@ -83,13 +83,16 @@ start_containerd() { # NODE
   # Overlays cannot be stacked on an overlay, as inside a container.
   [[ $(stat -fc %T "$dir") == overlayfs ]] && snapshotter=native
   mkdir -p "$run" "$dir/cni"
+  # Addresses are given out in turn, which is on record in dataDir. With one for all nodes the turn
+  # would begin anew each time, and a pod would get the address of one that went a moment ago: the
+  # neighbours' caches send its packets to the old one for up to a minute.
   cat >"$dir/cni/10-bridge.conflist" <<JSON
 {
   "cniVersion": "0.4.0", "name": "$CNI_NETWORK",
   "plugins": [{
     "type": "bridge", "bridge": "$BRIDGE", "isGateway": true,
     "ipam": {
-      "type": "host-local", "dataDir": "$RUN_DIR/ipam",
+      "type": "host-local", "dataDir": "$RUN_DIR/ipam/$node",
       "ranges": [[{
         "subnet": "$POD_PREFIX.0.0/16", "gateway": "$HOST_IP",
         "rangeStart": "$POD_PREFIX.$n.1", "rangeEnd": "$POD_PREFIX.$n.254"
