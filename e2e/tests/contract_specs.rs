@@ -149,3 +149,32 @@ async fn contract_07_04_what_the_go_operator_refuses_is_refused_with_its_text() 
     })
     .await;
 }
+
+#[tokio::test]
+async fn contract_07_29_an_unknown_manager_is_told_and_left_alone_and_an_empty_one_is_ours() {
+    e2e::in_namespace("manager", async |ns| {
+        let by = |name: &str, manager: &str| {
+            job(name)
+                .script("true")
+                .run_policy(json!({"managedBy": manager}))
+        };
+        ns.create(&by("empty", "")).await?;
+        ns.until_succeeded("empty").await?;
+        let made = ns.create(&by("typo", "kubeflow.org/mpi-operators")).await?;
+        let event = ns.until_event("typo", "ValidationError").await?;
+        let said = event.message.unwrap_or_default();
+        assert!(said.contains("spec.runPolicy.managedBy"), "{said}");
+        ns.create(&by("other", "kubeflow.org/mpi-operator")).await?;
+        ns.until_succeeded("other").await?;
+        let after = ns.mpijob_api().get("typo").await?;
+        assert_eq!(
+            after.metadata.resource_version,
+            made.metadata.resource_version
+        );
+        assert_eq!(ns.event_count("typo", "ValidationError"), 1);
+        let all = ns.kubectl(&["get", "jobs,pods", "-o", "name"]).await?;
+        assert!(!all.contains("/typo"), "{all}");
+        Ok(())
+    })
+    .await;
+}
