@@ -548,3 +548,60 @@ async fn suspending_a_finished_job_changes_nothing() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn contract_07_31_launcher_pods_go_with_policy_all_only_where_asked() {
+    e2e::in_namespace("clean-launcher", async |ns| {
+        let all = |name: &str| {
+            pi(name)
+                .workers(1)
+                .script("true")
+                .run_policy(json!({"cleanPodPolicy": "All"}))
+        };
+        let asked = json!({"annotations": {"mpi-operator.kubeflow.org/clean-launcher": "true"}});
+        ns.create(&all("asked").metadata(asked)).await?;
+        ns.create(&all("plain")).await?;
+        ns.until_succeeded("asked").await?;
+        ns.until_succeeded("plain").await?;
+        ns.until_no_pods("asked").await?;
+        // The Job stays as the record of the tries.
+        ns.until_job("asked-launcher", "there", |_| true).await?;
+        operator_has_been_round(ns, "other").await?;
+        let live = ns.pods.live();
+        assert!(live.values().any(|p| is_launcher_of(p, "plain")));
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn contract_07_18_the_time_to_live_deletes_the_job_itself_only_where_asked() {
+    e2e::in_namespace("delete-ttl", async |ns| {
+        let short = |name: &str| {
+            pi(name)
+                .workers(1)
+                .script("true")
+                .run_policy(json!({"ttlSecondsAfterFinished": 3}))
+        };
+        let asked = json!({"annotations": {"mpi-operator.kubeflow.org/delete-after-ttl": "true"}});
+        ns.create(&short("asked").metadata(asked)).await?;
+        ns.create(&short("plain")).await?;
+        ns.until_succeeded("asked").await?;
+        ns.until_succeeded("plain").await?;
+        poll("nothing of it left", SOON, async || {
+            let kinds = "mpijobs,jobs,services,secrets,configmaps,pods";
+            let all = ns.kubectl(&["get", kinds, "-o", "name"]).await?;
+            Ok((!all.contains("/asked")).then_some(()))
+        })
+        .await?;
+        poll("the launcher Job of the other gone", SOON, async || {
+            let job = ns.api::<Job>().get_opt("plain-launcher").await?;
+            Ok(job.is_none().then_some(()))
+        })
+        .await?;
+        operator_has_been_round(ns, "other").await?;
+        assert!(ns.mpijob_api().get_opt("plain").await?.is_some());
+        Ok(())
+    })
+    .await;
+}
