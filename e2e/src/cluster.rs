@@ -128,6 +128,41 @@ impl Cluster {
         .await
     }
 
+    /// What the operator wrote in `namespace` up to now, oldest first, each as `verb resource name`;
+    /// by the API server's own record. Events are not counted: they are bounded and not state.
+    pub async fn operator_writes(&self, namespace: &str) -> Result<Vec<String>> {
+        let path = env::var_os("MPI_E2E_AUDIT_LOG")
+            .context("MPI_E2E_AUDIT_LOG is not set: it names the API server's record")?;
+        let text = tokio::fs::read_to_string(&path).await?;
+        let user = format!("system:serviceaccount:{OPERATOR}:{OPERATOR}");
+        let mut writes = Vec::new();
+        for line in text.lines().filter(|line| line.contains(namespace)) {
+            // The last line may be half written.
+            let Ok(event) = serde_json::from_str::<Value>(line) else {
+                continue;
+            };
+            let (verb, object) = (&event["verb"], &event["objectRef"]);
+            if event["stage"] == "ResponseComplete"
+                && event["user"]["username"] == *user
+                && object["namespace"] == namespace
+                && object["resource"] != "events"
+                && !matches!(verb.as_str(), Some("get" | "list" | "watch"))
+            {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let mut resource = text(&object["resource"]);
+                if let Some(sub) = object["subresource"].as_str() {
+                    resource = format!("{resource}/{sub}");
+                }
+                writes.push(format!(
+                    "{} {resource} {}",
+                    text(verb),
+                    text(&object["name"])
+                ));
+            }
+        }
+        Ok(writes)
+    }
+
     /// What `path` of the API server answers, parsed.
     pub async fn raw(&self, path: &str) -> Result<Value> {
         Ok(serde_json::from_str(

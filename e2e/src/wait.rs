@@ -272,53 +272,14 @@ impl Namespace {
             .await
     }
 
-    /// Every launcher pod of `job` was created at a moment when `workers` workers were Ready.
-    ///
-    /// This is exact: pods are one stream, so the workers' state at the creation of a launcher pod
-    /// is what the stream said before it.
+    /// [`check_gate`] on everything that happened up to now.
     pub fn assert_gate_was_kept(&self, job: &str, workers: u32) -> Result<()> {
-        let seen = self.pods.all();
-        for (at, one) in seen.iter().enumerate() {
-            if one.change != Change::Added || !mpi::is_launcher_of(&one.object, job) {
-                continue;
-            }
-            let before = workers_at(&seen[..at], job);
-            let ready: BTreeSet<u32> = before
-                .iter()
-                .filter(|(_, pod)| is_ready(pod))
-                .map(|(index, _)| *index)
-                .collect();
-            let wanted: BTreeSet<u32> = (0..workers).collect();
-            ensure!(
-                ready == wanted,
-                "launcher pod {} was created while only workers {ready:?} of {wanted:?} were Ready",
-                one.object.name_any()
-            );
-        }
-        Ok(())
+        check_gate(&self.pods.all(), job, workers)
     }
 
-    /// No launcher pod of `job` was created while an earlier one had not ended.
+    /// [`check_one_at_a_time`] on everything that happened up to now.
     pub fn assert_one_launcher_at_a_time(&self, job: &str) -> Result<()> {
-        let seen = self.pods.all();
-        for (at, one) in seen.iter().enumerate() {
-            if one.change != Change::Added || !mpi::is_launcher_of(&one.object, job) {
-                continue;
-            }
-            let running: Vec<String> = live(&seen[..at])
-                .into_values()
-                .filter(|p| {
-                    mpi::is_launcher_of(p, job) && !matches!(mpi::phase(p), "Succeeded" | "Failed")
-                })
-                .map(|p| p.name_any())
-                .collect();
-            ensure!(
-                running.is_empty(),
-                "launcher pod {} was created beside {running:?}",
-                one.object.name_any()
-            );
-        }
-        Ok(())
+        check_one_at_a_time(&self.pods.all(), job)
     }
 
     /// For `time`, no launcher pod of `job` is created.
@@ -366,6 +327,53 @@ impl Namespace {
     }
 }
 
+/// Every launcher pod of `job` was created at a moment when `workers` workers were Ready.
+///
+/// This is exact: pods are one stream, so the workers' state at the creation of a launcher pod is
+/// what the stream said before it.
+pub fn check_gate(seen: &[Seen<Pod>], job: &str, workers: u32) -> Result<()> {
+    for (at, one) in seen.iter().enumerate() {
+        if one.change != Change::Added || !mpi::is_launcher_of(&one.object, job) {
+            continue;
+        }
+        let before = workers_at(&seen[..at], job);
+        let ready: BTreeSet<u32> = before
+            .iter()
+            .filter(|(_, pod)| is_ready(pod))
+            .map(|(index, _)| *index)
+            .collect();
+        let wanted: BTreeSet<u32> = (0..workers).collect();
+        ensure!(
+            ready == wanted,
+            "launcher pod {} was created while only workers {ready:?} of {wanted:?} were Ready",
+            one.object.name_any()
+        );
+    }
+    Ok(())
+}
+
+/// No launcher pod of `job` was created while an earlier one had not ended.
+pub fn check_one_at_a_time(seen: &[Seen<Pod>], job: &str) -> Result<()> {
+    for (at, one) in seen.iter().enumerate() {
+        if one.change != Change::Added || !mpi::is_launcher_of(&one.object, job) {
+            continue;
+        }
+        let running: Vec<String> = live(&seen[..at])
+            .into_values()
+            .filter(|p| {
+                mpi::is_launcher_of(p, job) && !matches!(mpi::phase(p), "Succeeded" | "Failed")
+            })
+            .map(|p| p.name_any())
+            .collect();
+        ensure!(
+            running.is_empty(),
+            "launcher pod {} was created beside {running:?}",
+            one.object.name_any()
+        );
+    }
+    Ok(())
+}
+
 /// The live workers of `job` after the changes `seen`, by index: not Terminating, not ended.
 pub fn workers_at(seen: &[Seen<Pod>], job: &str) -> BTreeMap<u32, Pod> {
     live(seen)
@@ -397,4 +405,82 @@ fn is_about(event: &Event, job: &str, reason: &str) -> bool {
     event.reason.as_deref() == Some(reason)
         && event.involved_object.kind.as_deref() == Some("MPIJob")
         && event.involved_object.name.as_deref() == Some(job)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn seen(change: Change, name: &str, role: &str, rest: Value) -> Seen<Pod> {
+        let mut pod = json!({"metadata": {
+            "name": name,
+            "uid": name,
+            "labels": {mpi::JOB_NAME: "j", mpi::JOB_ROLE: role},
+            "annotations": {mpi::INDEX: name.rsplit('-').next().unwrap_or_default()},
+        }});
+        if let (Some(pod), Value::Object(rest)) = (pod.as_object_mut(), rest) {
+            pod.extend(rest);
+        }
+        Seen {
+            at: Instant::now(),
+            change,
+            object: serde_json::from_value(pod).unwrap_or_default(),
+        }
+    }
+
+    fn worker(name: &str, ready: &str) -> Seen<Pod> {
+        let status =
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+        seen(Change::Modified, name, "worker", json!({"status": status}))
+    }
+
+    fn launcher(change: Change, name: &str, phase: &str) -> Seen<Pod> {
+        seen(
+            change,
+            name,
+            "launcher",
+            json!({"status": {"phase": phase}}),
+        )
+    }
+
+    #[test]
+    fn the_gate_check_passes_when_all_workers_were_ready_before_the_launcher_was_created() {
+        let story = [
+            worker("w-0", "True"),
+            worker("w-1", "True"),
+            launcher(Change::Added, "l", "Pending"),
+            worker("w-1", "False"),
+        ];
+        assert!(check_gate(&story, "j", 2).is_ok());
+    }
+
+    #[test]
+    fn the_gate_check_fails_for_a_worker_that_is_missing_or_not_ready_or_gone() {
+        let launched = || launcher(Change::Added, "l", "Pending");
+        let gone = seen(Change::Deleted, "w-1", "worker", json!({}));
+        for story in [
+            vec![worker("w-0", "True"), launched()],
+            vec![worker("w-0", "True"), worker("w-1", "False"), launched()],
+            vec![
+                worker("w-0", "True"),
+                worker("w-1", "True"),
+                gone,
+                launched(),
+            ],
+            vec![worker("w-0", "True"), launched(), worker("w-1", "True")],
+        ] {
+            assert!(check_gate(&story, "j", 2).is_err());
+        }
+    }
+
+    #[test]
+    fn a_launcher_beside_one_that_runs_is_found_and_one_after_an_ended_one_is_not() {
+        let first = || launcher(Change::Added, "a", "Pending");
+        let second = || launcher(Change::Added, "b", "Pending");
+        let ended = launcher(Change::Modified, "a", "Failed");
+        assert!(check_one_at_a_time(&[first(), second()], "j").is_err());
+        assert!(check_one_at_a_time(&[first(), ended, second()], "j").is_ok());
+    }
 }

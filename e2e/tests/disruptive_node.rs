@@ -186,3 +186,58 @@ async fn a_job_on_a_lost_node_can_be_deleted_and_made_again_under_its_name() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn workers_leave_a_tainted_node_and_are_ready_elsewhere_under_their_index() {
+    let _alone = ALONE.lock().await;
+    e2e::in_namespace("taint", async |ns| {
+        let (victim, refuge) = victim_and_refuge(ns).await?;
+        let taint = format!("mpi-operator.e2e/{}", ns.name);
+        let preferred = json!({"spec": {"affinity": {"nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": {
+                "matchExpressions": [
+                    {"key": "kubernetes.io/hostname", "operator": "In", "values": [victim]},
+                ],
+            }}],
+        }}}});
+        let on_refuge = json!({"spec": {"nodeSelector": {"kubernetes.io/hostname": refuge}}});
+        let job = job("taint").workers(2).worker_template(preferred);
+        ns.create(&job.launcher_template(on_refuge)).await?;
+        let launcher = ns.until_launcher_runs("taint", &[]).await?;
+        let before = ns.until_workers_ready("taint", 2).await?;
+        let lost: Vec<u32> = before
+            .iter()
+            .filter(|(_, pod)| node(pod) == victim)
+            .map(|(index, _)| *index)
+            .collect();
+        assert!(
+            !lost.is_empty(),
+            "the scheduler placed no worker on {victim}"
+        );
+        let mark = ns.pods.mark();
+        let line = format!("{taint}=yes:NoExecute");
+        ns.cluster
+            .kubectl(&["taint", "node", &victim, &line])
+            .await?;
+        let result = async {
+            for index in &lost {
+                let took = ns.until_replaced("taint", &before[index], mark).await?;
+                assert!(
+                    took <= e2e::WORKER_BACK,
+                    "worker {index} back after {took:?}"
+                );
+            }
+            let after = ns.until_workers_ready("taint", 2).await?;
+            assert!(after.values().all(|p| node(p) == refuge));
+            ns.assert_nothing_counted("taint").await?;
+            ns.tell(&launcher).await?;
+            ns.until_succeeded("taint").await
+        }
+        .await;
+        ns.cluster
+            .kubectl(&["taint", "node", &victim, &format!("{line}-")])
+            .await?;
+        result.map(|_| ())
+    })
+    .await;
+}

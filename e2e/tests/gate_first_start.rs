@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use e2e::mpi::{MpiJob, condition, job, pi};
 use e2e::{Namespace, SOON};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 /// The job is held: its launcher Job exists, suspended, and the condition has one of `reasons` and
@@ -127,6 +128,28 @@ async fn no_launcher_before_the_readiness_probe_of_a_worker_passes() {
         ns.tell(&zero).await?;
         assert_held(ns, "held", &["WaitingForWorkers", "ProbeFailing"], "1").await?;
         ns.tell(&pod_of(ns, "held", 1).await?).await?;
+        end_well(ns, "held", 2).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_launcher_while_a_quota_keeps_workers_from_being_created() {
+    e2e::in_namespace("gate-quota", async |ns| {
+        let quota: ResourceQuota = serde_json::from_value(json!({
+            "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}},
+        }))?;
+        let quotas = ns.api::<ResourceQuota>();
+        quotas.create(&PostParams::default(), &quota).await?;
+        // A quota holds from the moment on at which its use is known.
+        e2e::wait::poll("the quota in force", SOON, async || {
+            let status = quotas.get("few").await?.status.unwrap_or_default();
+            Ok(status.used.map(|_| ()))
+        })
+        .await?;
+        ns.create(&pi("held").workers(2)).await?;
+        assert_held(ns, "held", &["QuotaExceeded"], "1").await?;
+        quotas.delete("few", &DeleteParams::default()).await?;
         end_well(ns, "held", 2).await
     })
     .await;

@@ -8,7 +8,10 @@
     reason = "a test fails by panicking"
 )]
 
-use e2e::mpi::{condition, pi, tries};
+use e2e::mpi::{condition, job, pi, tries, uid};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::EvictParams;
 
 /// Two ranks that stay for ten minutes.
 const LONG: &str = "mpirun -n 2 /home/mpiuser/pi 1000 600";
@@ -57,6 +60,26 @@ async fn after_a_refunded_try_the_programs_own_failure_still_ends_the_job() {
         assert_eq!(launchers.len(), 2, "one refunded, one charged");
         assert_eq!(ns.log(&launchers[1]).await?, "my own fault\n");
         Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_evicted_launcher_costs_no_try() {
+    e2e::in_namespace("evicted-l", async |ns| {
+        ns.create(&job("evicted").workers(1).backoff_limit(0))
+            .await?;
+        let first = ns.until_launcher_runs("evicted", &[]).await?;
+        ns.api::<Pod>()
+            .evict(&first.name_any(), &EvictParams::default())
+            .await?;
+        let second = ns.until_launcher_runs("evicted", &[uid(&first)]).await?;
+        ns.tell(&second).await?;
+        let end = ns.until_succeeded("evicted").await?;
+        assert_eq!(tries(&end, "chargedTries"), 0);
+        assert_eq!(ns.launchers_ever("evicted").len(), 2);
+        ns.assert_one_launcher_at_a_time("evicted")?;
+        ns.assert_gate_was_kept("evicted", 1)
     })
     .await;
 }

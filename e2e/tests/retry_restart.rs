@@ -8,7 +8,9 @@
     reason = "a test fails by panicking"
 )]
 
-use e2e::mpi::{MpiJob, job, tries, uid};
+use e2e::mpi::{MpiJob, is_terminating, job, tries, uid};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use serde_json::json;
 
 fn restarting(name: &str) -> MpiJob {
@@ -60,6 +62,28 @@ async fn a_try_that_the_lost_worker_ended_first_is_refunded() {
         assert_eq!(tries(&end, "chargedTries"), 0);
         ns.assert_one_launcher_at_a_time("restart")?;
         ns.assert_gate_was_kept("restart", 2)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_launcher_that_is_stuck_in_terminating_does_not_block_the_next_one() {
+    e2e::in_namespace("restart-husk", async |ns| {
+        ns.create(&restarting("restart")).await?;
+        let first = ns.until_launcher_runs("restart", &[]).await?;
+        let workers = ns.until_workers_ready("restart", 2).await?;
+        ns.hold_pod(&first).await?;
+        ns.delete_pod(&workers[&0]).await?;
+        let second = ns.until_launcher_runs("restart", &[uid(&first)]).await?;
+        let husk = ns.api::<Pod>().get(&first.name_any()).await?;
+        assert!(
+            is_terminating(&husk),
+            "it is still there, held by a finalizer"
+        );
+        ns.tell(&second).await?;
+        let end = ns.until_succeeded("restart").await?;
+        assert_eq!(tries(&end, "chargedTries"), 0);
+        ns.assert_one_launcher_at_a_time("restart")
     })
     .await;
 }

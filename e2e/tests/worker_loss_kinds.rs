@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use e2e::mpi::{condition, is_terminating, job, pi, uid};
+use e2e::mpi::{MpiJob, condition, is_terminating, job, pi, uid};
 use e2e::{LATER, Namespace, WORKER_BACK};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -23,7 +23,16 @@ async fn lose_worker_1(
     ns: &Namespace,
     how: impl AsyncFn(&Pod) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    ns.create(&job("lossy").workers(3)).await?;
+    lose_worker_1_of(ns, job("lossy").workers(3), how).await
+}
+
+/// The same with a job "lossy" of three workers that is a little different.
+async fn lose_worker_1_of(
+    ns: &Namespace,
+    lossy: MpiJob,
+    how: impl AsyncFn(&Pod) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    ns.create(&lossy).await?;
     let launcher = ns.until_launcher_runs("lossy", &[]).await?;
     let before = ns.until_workers_ready("lossy", 3).await?;
     let took = ns.lose_workers("lossy", &[before[&1].clone()], how).await?;
@@ -89,6 +98,40 @@ async fn a_worker_deleted_without_grace_comes_back() {
             Ok(())
         })
         .await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_killed_for_its_memory_comes_back() {
+    e2e::in_namespace("oom", async |ns| {
+        // When told, PID 1 turns into a program that takes all memory it can get.
+        let hungry = json!({
+            "command": ["sh", "-c"],
+            "args": ["/usr/sbin/sshd -f /home/mpiuser/.sshd_config; \
+                      until [ -e /tmp/go ]; do sleep 0.2; done; exec tail /dev/zero"],
+            "resources": {"limits": {"memory": "64Mi"}},
+        });
+        lose_worker_1_of(
+            ns,
+            job("lossy").workers(3).worker_container(hungry),
+            async |pod| ns.tell(pod).await,
+        )
+        .await?;
+        let killed = ns.worker_ever("lossy", 1)[0].clone();
+        let states = killed
+            .status
+            .unwrap_or_default()
+            .container_statuses
+            .unwrap_or_default();
+        let ended = states.first().and_then(|c| c.state.clone()?.terminated);
+        let reason = ended.and_then(|t| t.reason);
+        assert_eq!(
+            reason.as_deref(),
+            Some("OOMKilled"),
+            "this is what the test is about"
+        );
+        Ok(())
     })
     .await;
 }
