@@ -7,6 +7,7 @@
 
 pub mod crd;
 pub mod defaults;
+pub mod depth;
 pub mod mpijob;
 pub mod names;
 pub mod reasons;

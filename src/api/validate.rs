@@ -9,6 +9,7 @@ use std::fmt;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
+use super::depth;
 use super::mpijob::{ElasticPolicy, LAUNCHER, MpiJobSpec, ReplicaSpec, SchedulingPolicy, WORKER};
 use super::{defaults, names};
 
@@ -217,6 +218,12 @@ fn quote(text: &str) -> String {
 pub fn decode(raw_spec: &Value) -> Result<MpiJobSpec, Violation> {
     if raw_spec.is_null() {
         return Ok(MpiJobSpec::default());
+    }
+    if raw_spec == depth::TOO_DEEP {
+        return Err(Violation {
+            path: "spec".to_owned(),
+            text: format!("Invalid value: {}", depth::TOO_DEEP),
+        });
     }
     if !raw_spec.is_object() {
         // serde would also read a struct from a list of its fields.

@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::api::depth;
 use crate::api::mpijob::MpiJobStatus;
 use crate::api::names;
 use crate::facts::index::{ChildKind, Object};
@@ -58,17 +59,45 @@ where
     D: Deserializer<'de>,
     T: Default + serde::de::DeserializeOwned,
 {
-    let value = Value::deserialize(deserializer)?;
+    let value = depth::deserialize(deserializer)?;
     Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// Metadata without `managedFields`, which nest as deep as what somebody wrote into the object.
+fn lean_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Lean {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        generation: Option<i64>,
+        creation_timestamp: Option<Time>,
+        deletion_timestamp: Option<Time>,
+        annotations: Option<BTreeMap<String, String>>,
+    }
+    let lean = Lean::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: lean.name,
+        namespace: lean.namespace,
+        uid: lean.uid,
+        resource_version: lean.resource_version,
+        generation: lean.generation,
+        creation_timestamp: lean.creation_timestamp,
+        deletion_timestamp: lean.deletion_timestamp,
+        annotations: lean.annotations,
+        ..ObjectMeta::default()
+    })
 }
 
 /// An MPIJob with its spec raw.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct SlimMpiJob {
     /// Metadata.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "depth::deserialize")]
     spec: Value,
     #[serde(default, deserialize_with = "lenient")]
     status: MpiJobStatus,

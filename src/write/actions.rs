@@ -287,13 +287,19 @@ async fn create(
     {
         Reply::Object(value) if controlled_by(&value, target.owner) => {
             if kind == ObjectKind::PodGroup {
-                let patch = json!({
-                    "metadata": { "uid": value["metadata"]["uid"] },
-                    "spec": body["spec"],
-                });
+                // Replaced whole: a merge would keep what an edit took out.
+                let patch = json!([
+                    { "op": "test", "path": "/metadata/uid", "value": value["metadata"]["uid"] },
+                    { "op": "add", "path": "/spec", "value": body["spec"] },
+                ]);
                 let path = format!("{path}?fieldManager={FIELD_MANAGER}");
                 return writer
-                    .call(Method::PATCH, &path, plural(kind), Payload::Merge(&patch))
+                    .call(
+                        Method::PATCH,
+                        &path,
+                        plural(kind),
+                        Payload::JsonPatch(&patch),
+                    )
                     .await
                     .outcome(|_| None);
             }

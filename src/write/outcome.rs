@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::Value;
 
+use crate::api::depth;
 use crate::facts::index::Object;
 use crate::facts::observed::{JobWarning, NodeFacts};
 
@@ -70,7 +71,7 @@ pub(super) enum Reply {
 
 impl Reply {
     pub(super) fn of(status: StatusCode, after: Option<Duration>, bytes: &[u8]) -> Self {
-        let value: Value = match serde_json::from_slice(bytes) {
+        let value: Value = match depth::object_from_slice(bytes) {
             Ok(value) => value,
             Err(_) if status.is_success() => {
                 return Self::Failed {
