@@ -51,7 +51,9 @@ fn read(folder: &Path, found: &mut BTreeMap<u32, BTreeSet<String>>) {
 
 /// `(7, "contract_07_07_names_resolve")` of the line `async fn contract_07_07_names_resolve() {`.
 fn test_name(line: &str) -> Option<(u32, String)> {
-    let (_, rest) = line.split_once("fn contract_07_")?;
+    let line = line.trim_start();
+    let rest = line.strip_prefix("async ").unwrap_or(line);
+    let rest = rest.strip_prefix("fn contract_07_")?;
     let (number, _) = rest.split_once('_')?;
     let name = rest.split('(').next()?;
     Some((number.parse().ok()?, format!("contract_07_{name}")))
