@@ -353,7 +353,7 @@ fn a_deadline_of_zero_is_no_fight_about_the_hold() {
     world.script.ready_after = 1000;
     world.advance(5);
     let workers = world.workers();
-    let mut all = |world: &mut World, ready: bool| {
+    let all = |world: &mut World, ready: bool| {
         for name in &workers {
             world.set_ready(name, ready);
         }
