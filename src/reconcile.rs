@@ -43,6 +43,8 @@ pub struct Reconciler {
     pub metrics: Metrics,
     /// Passes that did not work out in a row, by key.
     failures: Mutex<HashMap<Key, u32>>,
+    /// Passes in a row of which a background write failed, by key, and the end of the pause.
+    background_failures: Mutex<HashMap<Key, (u32, tokio::time::Instant)>>,
     /// Launcher Jobs in the info metric: namespace and name by key.
     infos: Mutex<HashMap<Key, (String, String)>>,
 }
@@ -57,6 +59,7 @@ impl Reconciler {
             options,
             metrics,
             failures: Mutex::default(),
+            background_failures: Mutex::default(),
             infos: Mutex::default(),
         }
     }
@@ -159,8 +162,11 @@ impl Reconciler {
                 }
                 let mut index = self.index();
                 match action {
-                    Action::Create { kind, name, .. } => {
-                        index.accepted(key, &refusal_key(*kind, name));
+                    // A PodGroup is not watched; nothing else would wake its job.
+                    Action::Create { kind, name, .. }
+                        if index.accepted(key, &refusal_key(*kind, name)) =>
+                    {
+                        self.sink.queue.push(key.clone());
                     }
                     Action::SeekLauncher { .. } => {
                         index.remember(key, |memory| memory.launcher_sought = true);
@@ -203,6 +209,18 @@ impl Reconciler {
                 self.index()
                     .remember(key, |memory| memory.priorities = Some((launcher, worker)));
                 self.sink.queue.push(key.clone());
+                None
+            }
+            Outcome::Denied { code, message } if matches!(action, Action::LookAtNode { .. }) => {
+                tracing::warn!(code, message = %message, "nodes cannot be read; pods on lost nodes are waited for");
+                if let Action::LookAtNode { name } = action {
+                    self.index().node(name.clone(), actions::unknown_node(now));
+                }
+                None
+            }
+            Outcome::Denied { code, message } if matches!(action, Action::ReadJobEvents { .. }) => {
+                tracing::warn!(code, message = %message, "events of Jobs cannot be read");
+                self.index().job_warnings(key, Vec::new(), now);
                 None
             }
             Outcome::Denied { code, message } => {
@@ -255,6 +273,8 @@ impl Reconciler {
         }
         if plan.held {
             self.metrics.gate_held();
+            // What we hold ourselves is not taken back by another controller.
+            self.index().remember(key, |memory| memory.released = None);
         }
         if let Some(digest) = &plan.pod_group {
             self.index()
@@ -283,6 +303,14 @@ impl Reconciler {
     }
 
     async fn background(&self, key: &Key, observed: &Observed, plan: &Plan, now: Timestamp) {
+        let pause_ends = lock(&self.background_failures)
+            .get(key)
+            .map(|(_, ends)| *ends);
+        let left = pause_ends.map(|ends| ends.duration_since(tokio::time::Instant::now()));
+        if let Some(left) = left.filter(|left| !left.is_zero() && !plan.background.is_empty()) {
+            self.sink.queue.push_after(key.clone(), left);
+            return;
+        }
         let mut calls = futures::stream::FuturesUnordered::new();
         let mut failed = false;
         for action in plan.background.iter().take(MOST_BACKGROUND) {
@@ -297,11 +325,23 @@ impl Reconciler {
         while let Some(this) = calls.next().await {
             failed |= this;
         }
+        let mut failures = lock(&self.background_failures);
         if failed {
-            self.sink
-                .queue
-                .push_after(key.clone(), Duration::from_secs(1));
-        } else if plan.background.len() > MOST_BACKGROUND {
+            let count = failures.get(key).map_or(0, |(count, _)| *count);
+            let pause = Duration::from_secs(1 << count.min(8));
+            failures.insert(
+                key.clone(),
+                (count + 1, tokio::time::Instant::now() + pause),
+            );
+            drop(failures);
+            self.sink.queue.push_after(key.clone(), pause);
+            return;
+        }
+        if !plan.background.is_empty() {
+            failures.remove(key);
+        }
+        drop(failures);
+        if plan.background.len() > MOST_BACKGROUND {
             self.sink.queue.push(key.clone());
         }
     }
@@ -343,6 +383,7 @@ impl Reconciler {
 
     fn forget(&self, key: &Key) {
         lock(&self.failures).remove(key);
+        lock(&self.background_failures).remove(key);
         if let Some((namespace, launcher)) = lock(&self.infos).remove(key) {
             self.metrics.remove_job_info(&namespace, &launcher);
         }

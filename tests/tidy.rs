@@ -45,7 +45,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     (
         "reconcile",
         &["action", "facts", "metrics", "plan", "watch", "write"],
-        &["futures", "tracing"],
+        &["futures", "tokio", "tracing"],
     ),
     (
         "runtime",

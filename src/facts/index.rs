@@ -113,6 +113,9 @@ pub enum Change {
         kind: Kind,
         /// Its uid.
         uid: String,
+        /// `metadata.resourceVersion` that it went with, as a number. A watch by label also says
+        /// gone of an object that lost its label; with a newer version it may come back.
+        version: u64,
     },
     /// A list of the whole kind begins; objects follow as `Seen`.
     ListBegins(Kind),
@@ -158,7 +161,8 @@ pub struct Index {
     children: HashMap<(ChildKind, String, String), Arc<ChildFacts>>,
     child_names: HashMap<String, (ChildKind, String, String)>,
     nodes: BTreeMap<String, NodeFacts>,
-    tombs: HashSet<String>,
+    /// Objects that are gone, and the version they went with.
+    tombs: HashMap<String, u64>,
     tomb_order: VecDeque<String>,
     listing: HashMap<Kind, HashSet<String>>,
     listed: HashSet<Kind>,
@@ -174,8 +178,8 @@ impl Index {
                 }
                 self.store(*object, now)
             }
-            Change::Gone { kind, uid } => {
-                self.bury(uid.clone());
+            Change::Gone { kind, uid, version } => {
+                self.bury(uid.clone(), version);
                 self.remove(kind, &uid)
             }
             Change::ListBegins(kind) => {
@@ -198,8 +202,8 @@ impl Index {
         self.jobs.keys().cloned().collect()
     }
 
-    fn bury(&mut self, uid: String) {
-        if self.tombs.insert(uid.clone()) {
+    fn bury(&mut self, uid: String, version: u64) {
+        if self.tombs.insert(uid.clone(), version).is_none() {
             self.tomb_order.push_back(uid);
             if self.tomb_order.len() > TOMBSTONES
                 && let Some(oldest) = self.tomb_order.pop_front()
@@ -207,6 +211,21 @@ impl Index {
                 self.tombs.remove(&oldest);
             }
         }
+    }
+
+    /// Version of an object as it is known; 0 if it is not.
+    fn version_of(&self, kind: Kind, uid: &str) -> u64 {
+        match kind {
+            Kind::MpiJob => self.jobs.get(uid).map(|job| job.version),
+            Kind::Job => self.batch.get(uid).map(|job| job.facts.version),
+            Kind::Pod => self.pods.get(uid).map(|pod| pod.version),
+            Kind::Child(_) => self
+                .child_names
+                .get(uid)
+                .and_then(|id| self.children.get(id))
+                .map(|child| child.version),
+        }
+        .unwrap_or(0)
     }
 
     fn finish_list(&mut self, kind: Kind) -> Vec<Key> {
@@ -227,16 +246,22 @@ impl Index {
         };
         let mut dirty = Vec::new();
         for uid in known.into_iter().filter(|uid| !seen.contains(uid)) {
+            let version = self.version_of(kind, &uid);
+            self.bury(uid.clone(), version);
             dirty.extend(self.remove(kind, &uid));
         }
         dirty
     }
 
     fn store(&mut self, object: Object, now: Timestamp) -> Vec<Key> {
-        if self.tombs.contains(object.uid()) {
+        let version = object.version();
+        if self
+            .tombs
+            .get(object.uid())
+            .is_some_and(|gone| version <= *gone)
+        {
             return Vec::new();
         }
-        let version = object.version();
         match object {
             Object::MpiJob(job) => {
                 let key: Key = Arc::from(job.uid.as_str());
@@ -251,6 +276,8 @@ impl Index {
                 if let Some(old) = self.by_name.insert(name, key.clone())
                     && old != key
                 {
+                    // Another UID has its name: whatever is still said of it is late.
+                    self.bury(old.to_string(), u64::MAX);
                     self.forget(&old);
                 }
                 self.jobs.insert(key.clone(), Arc::new(job));
@@ -308,8 +335,15 @@ impl Index {
         }
     }
 
-    fn store_pod(&mut self, pod: PodFacts, now: Timestamp) -> Vec<Key> {
+    fn store_pod(&mut self, mut pod: PodFacts, now: Timestamp) -> Vec<Key> {
         let old = self.pods.get(&pod.uid);
+        if pod.owner.is_empty() {
+            // Orphaned (kubectl delete job --cascade=orphan): it may still run, so it stays known
+            // under the owner that it had. One that never had an owner is not ours.
+            let Some(old) = old else { return Vec::new() };
+            pod.owner.clone_from(&old.owner);
+            pod.owner_name.clone_from(&old.owner_name);
+        }
         if old.is_some_and(|old| old.version >= pod.version) {
             return Vec::new();
         }
@@ -491,6 +525,24 @@ impl Index {
                 }
             }
         }
+        let id = (job.namespace.clone(), job.name.clone());
+        for owner in self.owners_by_job.get(&id).into_iter().flatten() {
+            if self.job_owner.contains_key(owner) || **owner == **key {
+                continue;
+            }
+            let pods = self
+                .pods_by_owner
+                .get(owner)
+                .into_iter()
+                .flat_map(BTreeMap::values);
+            for pod in pods.filter(|pod| is_left_over(pod, &job.name)) {
+                if pod.launcher {
+                    observed.launchers.push(pod.clone());
+                } else {
+                    observed.workers.push(pod.clone());
+                }
+            }
+        }
         for pod in self
             .pods_by_owner
             .get(&**key)
@@ -570,11 +622,13 @@ impl Index {
         }
     }
 
-    /// A create of object `name` was accepted.
-    pub fn accepted(&mut self, key: &Key, name: &str) {
+    /// A create of object `name` was accepted. Returns whether it had been refused before.
+    pub fn accepted(&mut self, key: &Key, name: &str) -> bool {
+        let mut was_refused = false;
         self.remember(key, |memory| {
-            memory.refused.remove(name);
+            was_refused = memory.refused.remove(name).is_some()
         });
+        was_refused
     }
 
     /// A create of object `name` was refused.

@@ -188,11 +188,14 @@ fn held(pass: &Pass<'_>, ready: u32) -> Held {
     if !parts.is_empty() {
         let _ = write!(message, "; {}", parts.join("; "));
     }
-    if troubles.iter().any(|(_, pod)| pod.is_none()) {
-        let due = pass
-            .now
-            .saturating_add(MISSING_PATIENCE)
-            .unwrap_or(pass.now);
+    // After that the Job controller's warnings are read, at a distance of their own.
+    let due = pass
+        .worker_job()
+        .and_then(|job| job.created?.checked_add(MISSING_PATIENCE).ok())
+        .filter(|due| *due > pass.now);
+    if let Some(due) = due
+        && troubles.iter().any(|(_, pod)| pod.is_none())
+    {
         look_again = Some(look_again.map_or(due, |old| old.min(due)));
     }
     Held {

@@ -352,7 +352,7 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
 
     let Some(attempt) = present else {
         // Let go past its deadline, to fail; holding it again would go on for ever.
-        if job.deadline_seconds == Some(0) && pass.job.deadline_seconds != Some(0) {
+        if job.deadline_seconds == Some(0) {
             return;
         }
         // Between two tries, or just released. A try that would start now must find all workers,
@@ -447,6 +447,13 @@ fn release(
             && pass.tries().next().is_none();
         if taken_back && due > pass.now {
             plan.look_at(due);
+            report.held = Some(Held {
+                reason: reasons::BACK_OFF,
+                message: format!(
+                    "another controller suspends the launcher Job; it is released again at {due:.0}"
+                ),
+                look_again: Some(due),
+            });
             return;
         }
     }

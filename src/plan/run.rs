@@ -66,7 +66,11 @@ fn config_hosts(pass: &Pass<'_>, gate: &Gate, victims: &[u32]) -> Option<(Vec<u3
         if present {
             return Some((recorded_hosts(job).unwrap_or_else(all), live));
         }
-        return pass.observed.config_map.is_none().then(|| (all(), all()));
+        // The next try reads it, and it was let go with these hosts.
+        return pass.observed.config_map.is_none().then(|| {
+            let hosts = recorded_hosts(job).unwrap_or_else(all);
+            (hosts.clone(), hosts)
+        });
     }
     match gate {
         Gate::Open { hosts, .. } => Some((hosts.clone(), hosts.clone())),

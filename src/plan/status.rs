@@ -71,6 +71,8 @@ pub struct Report {
     pub template_ignored: Vec<&'static str>,
     /// The launcher template has a restartPolicy, which is not used.
     pub template_restart_policy: bool,
+    /// A shrink waits until these workers, which stay, are Ready.
+    pub shrink_waits: Vec<u32>,
     /// Growth waits until the launcher has ended.
     pub growth_waits: bool,
     /// The launcher Job has ended, and this is not on record yet.
@@ -559,6 +561,15 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
             format!(
                 "the {} template was edited after its pods had started; suspend and resume the MPIJob to use it",
                 report.template_ignored.join(" and the ")
+            ),
+        );
+    }
+    if !report.shrink_waits.is_empty() {
+        add(
+            "ShrinkWaits",
+            format!(
+                "fewer workers are wanted; nobody leaves before worker {}, which stays, is Ready",
+                super::indexes::format(&report.shrink_waits)
             ),
         );
     }

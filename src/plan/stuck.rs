@@ -78,7 +78,10 @@ pub fn watch(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
             if pod.tracked {
                 plan.background.push(super::retire_pod(pod));
             }
-            plan.background.push(super::delete_pod(pod, true));
+            // What somebody else's finalizer holds would stay however often it is deleted.
+            if pod.finalizers.is_empty() {
+                plan.background.push(super::delete_pod(pod, true));
+            }
         }
     }
 }

@@ -111,12 +111,15 @@ fn scale(pass: &Pass<'_>, job: &JobFacts, victims: &[u32], plan: &mut Plan, repo
         return;
     }
     // While a worker that stays is not Ready, the Job controller might remove that one instead.
-    let stays_unready = pass
+    let unready: Vec<u32> = pass
         .workers
         .live
         .iter()
-        .any(|(index, pod)| !pod.ready && !victims.contains(index));
-    if stays_unready && !victims.is_empty() {
+        .filter(|(index, pod)| !pod.ready && !victims.contains(index))
+        .map(|(index, _)| *index)
+        .collect();
+    if !unready.is_empty() && !victims.is_empty() {
+        report.shrink_waits = unready;
         return;
     }
     for index in victims {

@@ -166,14 +166,19 @@ where
         match events.try_next().await {
             Ok(Some(Event::Init)) => sink.take(Change::ListBegins(kind)),
             Ok(Some(Event::InitApply(object) | Event::Apply(object))) => {
-                if let Some(object) = into_object(object) {
-                    sink.take(Change::Seen(Box::new(object)));
+                let (uid, version) = (object.uid(), version(&object));
+                match (into_object(object), uid) {
+                    (Some(object), _) => sink.take(Change::Seen(Box::new(object))),
+                    // Nobody controls it any more: it is no child of an MPIJob.
+                    (None, Some(uid)) => sink.take(Change::Gone { kind, uid, version }),
+                    (None, None) => {}
                 }
             }
             Ok(Some(Event::InitDone)) => sink.take(Change::ListEnds(kind)),
             Ok(Some(Event::Delete(object))) => {
+                let version = version(&object);
                 if let Some(uid) = object.uid() {
-                    sink.take(Change::Gone { kind, uid });
+                    sink.take(Change::Gone { kind, uid, version });
                 }
             }
             Ok(None) => {
@@ -188,6 +193,11 @@ where
             }
         }
     }
+}
+
+fn version(object: &impl kube::ResourceExt) -> u64 {
+    let version = object.resource_version();
+    version.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn fatal(resource: &'static str, error: &watcher::Error) -> Option<WatchError> {

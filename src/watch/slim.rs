@@ -422,11 +422,12 @@ impl SlimJob {
 }
 
 impl SlimPod {
-    /// The facts of it; None for a pod that no object controls.
+    /// The facts of it; the owner is empty for a pod that no object controls.
     #[must_use]
     pub fn into_object(self) -> Option<Object> {
         let metadata = &self.metadata;
-        let (owner, owner_name) = controller_reference(metadata)?;
+        // Without a controller: see `Index`, which may remember one.
+        let (owner, owner_name) = controller_reference(metadata).unwrap_or_default();
         let (owner, owner_name) = (owner.to_owned(), owner_name.to_owned());
         let launcher = label(metadata, names::JOB_ROLE_LABEL) == Some(names::ROLE_LAUNCHER);
         let index = annotation(metadata, names::COMPLETION_INDEX_ANNOTATION)

@@ -477,6 +477,18 @@ async fn priority(writer: &Writer, class: Option<&str>) -> Result<i32, Outcome> 
     }
 }
 
+/// A node that may not be read, as facts: taken for healthy, so nothing is forced.
+#[must_use]
+pub fn unknown_node(asked: Timestamp) -> NodeFacts {
+    NodeFacts {
+        gone: false,
+        ready: true,
+        out_of_service: false,
+        leaving: false,
+        asked,
+    }
+}
+
 /// A node that does not exist, as facts.
 #[must_use]
 pub fn no_node(asked: Timestamp) -> NodeFacts {

@@ -95,6 +95,7 @@ impl World {
                 self.send(Change::Gone {
                     kind: watched,
                     uid: uid(&object),
+                    version: self.version,
                 });
             }
         }

@@ -205,6 +205,9 @@ impl World {
                     memory.released = Some((now, count + 1));
                 });
             }
+            if plan.held {
+                self.index.remember(&key, |memory| memory.released = None);
+            }
             if let Some(digest) = plan.pod_group.clone() {
                 self.index
                     .remember(&key, |memory| memory.pod_group = Some(digest));
