@@ -191,6 +191,36 @@ fn policy_all_removes_the_launcher_pods_of_a_job_that_asks_for_it() {
 }
 
 #[test]
+fn contract_07_13_workers_that_ask_for_a_topology_carry_their_rank() {
+    for (launcher_too, shift) in [(false, 0), (true, 1)] {
+        let annotations = json!({ "kueue.x-k8s.io/podset-required-topology": "rack" });
+        let template = json!({ "metadata": { "annotations": annotations } });
+        let mut world = World::new(spec(
+            3,
+            json!({
+                "runLauncherAsWorker": launcher_too,
+                "mpiReplicaSpecs": { "Worker": { "template": template } },
+            }),
+        ));
+        world.script.then = (1000, 0);
+        world.until("the launcher runs", 60, World::launched);
+        world.react();
+        for name in world.workers() {
+            let pod = world.get("Pod", &name);
+            let rank = &pod["metadata"]["labels"]["training.kubeflow.org/replica-index"];
+            let index = support::index_of(pod).unwrap();
+            assert_eq!(*rank, json!((index + shift).to_string()), "{name}");
+        }
+        assert_eq!(
+            world.wrote("patch Pod pi-worker"),
+            3,
+            "{}",
+            world.describe()
+        );
+    }
+}
+
+#[test]
 fn clean_up_follows_the_policy_of_the_moment() {
     let mut world = World::new(spec(2, json!({})));
     finish(&mut world);

@@ -226,6 +226,8 @@ pub struct PodFacts {
     pub job_name: String,
     /// Completion index (worker pods of a Job); for plain pods the replica index.
     pub index: Option<u32>,
+    /// Has the `replica-index` label.
+    pub ranked: bool,
     /// `job-role` label is launcher.
     pub launcher: bool,
     /// Run label.

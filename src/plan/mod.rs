@@ -18,6 +18,7 @@ pub mod run;
 pub mod status;
 pub mod stuck;
 pub mod suspend;
+pub mod topology;
 pub mod workers;
 
 use jiff::{SignedDuration, Timestamp};

@@ -2,7 +2,7 @@
 
 use super::gate::{self, Gate};
 use super::status::Report;
-use super::{Pass, children, indexes, launcher, retire, stuck, workers};
+use super::{Pass, children, indexes, launcher, retire, stuck, topology, workers};
 use crate::action::{Action, Plan};
 use crate::api::names;
 use crate::facts::observed::JobFacts;
@@ -39,6 +39,7 @@ pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         }
         read_job_events(pass, plan);
     }
+    topology::label(pass, plan);
     retire::retire(pass, &gate, plan);
     stuck::watch(pass, plan, report);
 }

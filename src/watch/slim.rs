@@ -496,6 +496,7 @@ impl SlimPod {
                 .unwrap_or_default()
                 .to_owned(),
             index,
+            ranked: label(metadata, names::REPLICA_INDEX_LABEL).is_some(),
             launcher,
             run: label(metadata, names::RUN_LABEL).map(str::to_owned),
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
