@@ -11,12 +11,9 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use e2e::mpi::{condition, is_ready, is_terminating, job, node, uid};
+use e2e::mpi::{condition, is_terminating, job, node, uid};
 use e2e::wait::poll;
 use e2e::{LATER, Namespace, SOON};
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -239,69 +236,6 @@ async fn workers_leave_a_tainted_node_and_are_ready_elsewhere_under_their_index(
         .await;
         ns.cluster
             .kubectl(&["taint", "node", &victim, &format!("{line}-")])
-            .await?;
-        result.map(|_| ())
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_preempted_worker_comes_back_under_its_index_once_there_is_room() {
-    let _alone = ALONE.lock().await;
-    e2e::in_namespace("preempt", async |ns| {
-        let (victim, refuge) = victim_and_refuge(ns).await?;
-        let on = |name: &str| json!({"spec": {"nodeSelector": {"kubernetes.io/hostname": name}}});
-        // More than half of a node of two cores, so that only one of the two fits.
-        let large = json!({"requests": {"cpu": "1100m"}});
-        let job = job("preempt")
-            .workers(1)
-            .worker_template(on(&victim))
-            .worker_container(json!({"resources": large}))
-            .launcher_template(on(&refuge));
-        ns.create(&job).await?;
-        let launcher = ns.until_launcher_runs("preempt", &[]).await?;
-        let before = ns.until_workers_ready("preempt", 1).await?;
-        let priority: PriorityClass = serde_json::from_value(json!({
-            "metadata": {"name": ns.name}, "value": 1000,
-        }))?;
-        let priorities: Api<PriorityClass> = Api::all(ns.cluster.client.clone());
-        priorities.create(&PostParams::default(), &priority).await?;
-        let important: Pod = serde_json::from_value(json!({
-            "metadata": {"name": "important"},
-            "spec": {
-                "priorityClassName": ns.name,
-                "nodeSelector": {"kubernetes.io/hostname": victim},
-                "terminationGracePeriodSeconds": 1,
-                "containers": [{
-                    "name": "main", "image": e2e::mpi::IMAGE, "imagePullPolicy": "IfNotPresent",
-                    "command": ["sleep", "1000"], "resources": large,
-                }],
-            },
-        }))?;
-        let mark = ns.pods.mark();
-        let result = async {
-            ns.api::<Pod>()
-                .create(&PostParams::default(), &important)
-                .await?;
-            ns.pods
-                .until_live("the important pod in the worker's place", SOON, |all| {
-                    Ok(all.get("important").filter(|p| is_ready(p)).map(|_| ()))
-                })
-                .await?;
-            let held = ns
-                .until_condition("preempt", "WorkersReady", "False")
-                .await?;
-            assert_eq!(held.reason, "Unschedulable", "{held:?}");
-            let important = ns.api::<Pod>().get("important").await?;
-            ns.delete_pod(&important).await?;
-            ns.until_replaced("preempt", &before[&0], mark).await?;
-            ns.assert_nothing_counted("preempt").await?;
-            ns.tell(&launcher).await?;
-            ns.until_succeeded("preempt").await
-        }
-        .await;
-        priorities
-            .delete(&ns.name, &DeleteParams::default())
             .await?;
         result.map(|_| ())
     })
