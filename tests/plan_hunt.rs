@@ -27,38 +27,7 @@ use mpi_operator::watch::Sink;
 use mpi_operator::watch::slim::SlimMpiJob;
 use mpi_operator::write::Writer;
 use serde_json::{Value, json};
-use support::{Node, World, spec};
-
-/// A world whose program runs until it is told otherwise.
-fn long_running(workers: u32, patch: Value) -> World {
-    let mut world = World::new(spec(workers, patch));
-    world.script.then = (100_000, 0);
-    world
-}
-
-#[track_caller]
-fn start(world: &mut World) {
-    world.until("the launcher runs", 120, World::launched);
-}
-
-#[track_caller]
-fn finish(world: &mut World) {
-    world.until("the job ends", 3000, World::ended);
-    world.settle();
-    world.at_rest();
-}
-
-/// Lets the present try end with this code.
-fn end_try(world: &mut World, code: i32) {
-    let now = world.now;
-    for attempt in world.tries.values_mut() {
-        if let Some(ends) = &mut attempt.ends
-            && ends.0 > now
-        {
-            *ends = (now, code);
-        }
-    }
-}
+use support::{Node, World, end_try, finish, long_running, spec, start};
 
 fn now() -> Timestamp {
     "2030-01-01T00:00:00Z".parse().unwrap()

@@ -13,38 +13,7 @@ mod support;
 use mpi_operator::action::{Action, ObjectKind};
 use mpi_operator::api::names;
 use serde_json::{Value, json};
-use support::{Node, World, parse, spec};
-
-/// A world whose program runs until it is told otherwise.
-fn long_running(workers: u32, patch: Value) -> World {
-    let mut world = World::new(spec(workers, patch));
-    world.script.then = (100_000, 0);
-    world
-}
-
-#[track_caller]
-fn start(world: &mut World) {
-    world.until("the launcher runs", 120, World::launched);
-}
-
-#[track_caller]
-fn finish(world: &mut World) {
-    world.until("the job ends", 3000, World::ended);
-    world.settle();
-    world.at_rest();
-}
-
-/// Lets the present try end with this code.
-fn end_try(world: &mut World, code: i32) {
-    let now = world.now;
-    for attempt in world.tries.values_mut() {
-        if let Some(ends) = &mut attempt.ends
-            && ends.0 > now
-        {
-            *ends = (now, code);
-        }
-    }
-}
+use support::{Node, World, end_try, finish, long_running, parse, spec, start};
 
 // Start.
 

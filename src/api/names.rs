@@ -45,8 +45,6 @@ pub const HOSTS_ANNOTATION: &str = "mpi-operator.kubeflow.org/hosts";
 /// On the launcher Job: the MPIJob was suspended after this Job had been released, so the Job is
 /// not used again.
 pub const ENDED_ANNOTATION: &str = "mpi-operator.kubeflow.org/run-ended";
-/// On a launcher pod: touched so that the kubelet refreshes the mounted ConfigMap at once.
-pub const REFRESH_ANNOTATION: &str = "mpi-operator.kubeflow.org/refresh";
 /// On an MPIJob: `true` deletes it when its `ttlSecondsAfterFinished` is over.
 pub const DELETE_AFTER_TTL_ANNOTATION: &str = "mpi-operator.kubeflow.org/delete-after-ttl";
 /// On an MPIJob: `true` removes its launcher pods as well, where cleanPodPolicy is All. The launcher

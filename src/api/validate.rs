@@ -188,11 +188,12 @@ pub fn validation_message(violations: &[Violation]) -> String {
     } else {
         format!("Found validation errors: [{all}]")
     };
-    cut(message, MAX_MESSAGE)
+    cut_bytes(message, MAX_MESSAGE)
 }
 
 /// `text`, or what of it fits into `limit` bytes with `...` at its end.
-fn cut(mut text: String, limit: usize) -> String {
+#[must_use]
+pub fn cut_bytes(mut text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;
     }
@@ -207,7 +208,7 @@ fn cut(mut text: String, limit: usize) -> String {
 
 /// `text` in quotes, escaped and cut, so that a stored text of any size makes a readable sentence.
 fn quote(text: &str) -> String {
-    Value::from(cut(text.to_owned(), MAX_QUOTE)).to_string()
+    Value::from(cut_bytes(text.to_owned(), MAX_QUOTE)).to_string()
 }
 
 /// Reads the `spec` of a stored MPIJob. A missing or null spec is an empty one.
@@ -235,19 +236,19 @@ pub fn decode(raw_spec: &Value) -> Result<MpiJobSpec, Violation> {
         for segment in error.path() {
             match segment {
                 Segment::Map { key } if parent == "mpiReplicaSpecs" => {
-                    path.push_str(&format!("[{}]", cut(key.clone(), MAX_QUOTE)));
+                    path.push_str(&format!("[{}]", cut_bytes(key.clone(), MAX_QUOTE)));
                     parent = "";
                 }
                 Segment::Map { key } => {
                     path.push('.');
-                    path.push_str(&cut(key.clone(), MAX_QUOTE));
+                    path.push_str(&cut_bytes(key.clone(), MAX_QUOTE));
                     parent = key;
                 }
                 Segment::Seq { index } => path.push_str(&format!("[{index}]")),
                 Segment::Enum { .. } | Segment::Unknown => {}
             }
         }
-        let what = cut(error.inner().to_string(), MAX_QUOTE);
+        let what = cut_bytes(error.inner().to_string(), MAX_QUOTE);
         let what = what.strip_prefix("invalid value: ").unwrap_or(&what);
         let what = what.strip_prefix("invalid type: ").unwrap_or(what);
         Violation::new(path, format!("Invalid value: {what}"))
@@ -473,7 +474,7 @@ impl Findings {
             } else if kind == Kind::Texts {
                 for (key, text) in value.as_object().into_iter().flatten() {
                     if !text.is_string() && !text.is_null() {
-                        let path = format!("{path}[{}]", cut(key.clone(), MAX_QUOTE));
+                        let path = format!("{path}[{}]", cut_bytes(key.clone(), MAX_QUOTE));
                         wrong.push(wrong_type(path, text, "a text"));
                     }
                 }
@@ -666,7 +667,7 @@ impl Findings {
         let others = keys.filter(|key| *key != LAUNCHER && *key != WORKER);
         for key in others.take(MAX_NAMED) {
             self.warnings.push(Violation::new(
-                replica_path(&cut(key.clone(), MAX_QUOTE)),
+                replica_path(&cut_bytes(key.clone(), MAX_QUOTE)),
                 "Ignored: the roles are \"Launcher\" and \"Worker\"",
             ));
         }
@@ -706,7 +707,7 @@ fn present<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
 }
 
 fn wrong_type(path: String, value: &Value, expected: &str) -> Violation {
-    let value = cut(value.to_string(), MAX_QUOTE);
+    let value = cut_bytes(value.to_string(), MAX_QUOTE);
     Violation::invalid(path, value, &format!("must be {expected}"))
 }
 

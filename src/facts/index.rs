@@ -6,8 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::observed::{
-    ChildFacts, JobFacts, JobObject, JobWarning, Memory, NodeFacts, Observed, Phase, PodFacts,
-    Refusal,
+    ChildFacts, JobFacts, JobObject, JobWarning, Memory, NodeFacts, Observed, PodFacts, Refusal,
 };
 use crate::api::names;
 
@@ -194,12 +193,6 @@ impl Index {
     #[must_use]
     pub fn synced(&self, kinds: &[Kind]) -> bool {
         kinds.iter().all(|kind| self.listed.contains(kind))
-    }
-
-    /// The keys of all MPIJobs.
-    #[must_use]
-    pub fn keys(&self) -> Vec<Key> {
-        self.jobs.keys().cloned().collect()
     }
 
     fn bury(&mut self, uid: String, version: u64) {
@@ -576,12 +569,6 @@ impl Index {
         Some(observed)
     }
 
-    /// Whether the MPIJob with this UID is known.
-    #[must_use]
-    pub fn contains(&self, key: &Key) -> bool {
-        self.jobs.contains_key(key)
-    }
-
     /// Changes what is remembered of an MPIJob; does nothing once it is gone.
     pub fn remember(&mut self, key: &Key, change: impl FnOnce(&mut Memory)) {
         if self.jobs.contains_key(key) {
@@ -666,25 +653,5 @@ impl Index {
         self.nodes
             .retain(|_, node| now.duration_since(node.asked) < SignedDuration::from_mins(10));
         self.nodes.insert(name, facts);
-    }
-
-    /// Numbers of objects held, for metrics and tests: MPIJobs, Jobs, pods, Services and ConfigMaps.
-    #[must_use]
-    pub fn sizes(&self) -> (usize, usize, usize, usize) {
-        (
-            self.jobs.len(),
-            self.batch.len(),
-            self.pods.len(),
-            self.children.len(),
-        )
-    }
-
-    /// Pods in phase Running, for tests.
-    #[must_use]
-    pub fn running_pods(&self) -> usize {
-        self.pods
-            .values()
-            .filter(|pod| pod.phase == Phase::Running)
-            .count()
     }
 }

@@ -171,16 +171,8 @@ pub struct JobFacts {
     pub deadline_seconds: Option<i64>,
     /// `spec.ttlSecondsAfterFinished`.
     pub ttl_seconds: Option<i32>,
-    /// `spec.completionMode` is Indexed.
-    pub indexed: bool,
     /// `status.failed`.
     pub failed: i64,
-    /// `status.succeeded`.
-    pub succeeded: i64,
-    /// `status.active`.
-    pub active: i64,
-    /// `status.completedIndexes`, if not empty.
-    pub completed_indexes: Option<String>,
     /// `status.startTime` is set.
     pub started: bool,
     /// `status.completionTime`.
@@ -246,8 +238,6 @@ pub struct PodFacts {
     pub deletion_cost: i32,
     /// `spec.nodeName`.
     pub node: Option<String>,
-    /// `status.podIP`.
-    pub ip: Option<String>,
     /// `status.phase`.
     pub phase: Phase,
     /// Condition Ready is True.
@@ -333,8 +323,6 @@ pub struct NodeFacts {
     pub ready: bool,
     /// Tainted `node.kubernetes.io/out-of-service`.
     pub out_of_service: bool,
-    /// Cordoned, or tainted so that pods leave.
-    pub leaving: bool,
     /// When it was asked.
     pub asked: Timestamp,
 }

@@ -182,7 +182,7 @@ fn retry_at(pass: &Pass<'_>, refusal: &Refusal) -> jiff::Timestamp {
     } else {
         super::back_off(5, refusal.count.saturating_sub(1), 300)
     };
-    refusal.at.saturating_add(distance).unwrap_or(pass.now)
+    super::after(refusal.at, distance)
 }
 
 /// Creates or updates the PodGroup when its content differs from what this process wrote last.

@@ -3,16 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::gate::{cut, describe};
+use super::gate::describe;
 use super::status::{Report, Verdict};
 use super::{Pass, children, launcher, retire, stuck};
 use crate::action::{Action, ObjectKind, Plan};
-use crate::api::validate::CleanPodPolicy;
+use crate::api::validate::{CleanPodPolicy, MAX_MESSAGE, cut_bytes};
 use crate::api::{names, reasons};
 use crate::facts::observed::Phase;
-
-/// Longest message of a condition or event, in bytes, as in the Go operator.
-const MESSAGE_LIMIT: usize = 1024;
 
 /// Whether the launcher Job has ended; puts the verdict into the report.
 pub fn verdict(pass: &Pass<'_>, report: &mut Report) -> bool {
@@ -63,7 +60,7 @@ pub fn verdict(pass: &Pass<'_>, report: &mut Report) -> bool {
     }
     report.verdict = Some(Verdict::Failed {
         reason,
-        message: truncate(&message),
+        message: cut_bytes(message, MAX_MESSAGE),
     });
     true
 }
@@ -94,10 +91,7 @@ fn clean_up(pass: &Pass<'_>, policy: CleanPodPolicy, plan: &mut Plan) {
         match policy {
             CleanPodPolicy::None => {}
             CleanPodPolicy::All => {
-                plan.actions.push(Action::DeleteJob {
-                    name: job.name.clone(),
-                    uid: job.uid.clone(),
-                });
+                plan.actions.push(super::delete_job(job));
             }
             CleanPodPolicy::Running if job.parallelism != 0 => {
                 plan.actions.push(Action::Patch {
@@ -196,17 +190,4 @@ fn delete_when_due(pass: &Pass<'_>, ttl: i32, plan: &mut Plan) {
     } else {
         plan.look_at(due);
     }
-}
-
-/// At most [`MESSAGE_LIMIT`] bytes, ending in `...` if cut.
-#[must_use]
-pub fn truncate(text: &str) -> String {
-    if text.len() <= MESSAGE_LIMIT {
-        return text.to_owned();
-    }
-    let mut chars = MESSAGE_LIMIT - 3;
-    while !text.is_char_boundary(chars) {
-        chars -= 1;
-    }
-    cut(&format!("{}...", &text[..chars]), MESSAGE_LIMIT)
 }

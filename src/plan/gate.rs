@@ -90,7 +90,7 @@ impl<'a> Workers<'a> {
                     .as_ref()
                     .is_some_and(|t| t.kind == TroubleKind::NotReady);
             if let (true, Some(started)) = (only_probe, pod.main_started) {
-                let ends = started.saturating_add(PROBE_PATIENCE).unwrap_or(now);
+                let ends = super::after(started, PROBE_PATIENCE);
                 if ends <= now {
                     workers.ready.push(*index);
                     workers.bypassed.push(*index);

@@ -189,13 +189,7 @@ pub fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) -> bool {
     let name = names::launcher_job(&pass.observed.job.name);
     // At most one launcher pod: the Job controller of a new Job knows nothing of the pods of an
     // earlier one.
-    let left = pass
-        .observed
-        .launchers
-        .iter()
-        .find(|pod| pod.active() && !pass.husk(pod));
-    if let Some(pod) = left {
-        report.waits_for_pod = Some((pod.name.clone(), pod.node.clone()));
+    if pass.left_over(&pass.observed.launchers, report).is_some() {
         return true;
     }
     if !children::may_create(pass, &name, plan, report) {
@@ -232,34 +226,36 @@ fn backoff_limit(pass: &Pass<'_>, limit: i64) -> Option<i32> {
 
 /// Puts the tries of a launcher Job on record, then deletes it; the next pass creates a new one.
 pub fn rebuild(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan, report: &mut Report) {
-    let counted = pass
-        .observed
-        .job
-        .status
-        .launcher
-        .as_ref()
-        .and_then(|l| l.counted_job.as_deref());
-    let pods: Vec<&PodFacts> = pass.tries().collect();
-    if counted != Some(job.uid.as_str()) {
-        // Recorded first: once the Job is gone, nothing else knows its tries.
-        report.count_job = Some((job.uid.clone(), Tries::of(job).charged(job, &pods)));
+    if put_on_record(pass, job, report) {
+        plan.actions.push(super::delete_job(job));
+    } else {
         plan.look_at(pass.now);
-        return;
     }
-    plan.actions.push(Action::DeleteJob {
-        name: job.name.clone(),
-        uid: job.uid.clone(),
-    });
+}
+
+/// Whether the charged tries of this Job are on record. If not, this pass reports them: once the Job
+/// is gone, nothing else knows its tries.
+pub fn put_on_record(pass: &Pass<'_>, job: &JobFacts, report: &mut Report) -> bool {
+    let launcher = pass.observed.job.status.launcher.as_ref();
+    let counted = launcher.and_then(|launcher| launcher.counted_job.as_deref());
+    if counted == Some(job.uid.as_str()) {
+        return true;
+    }
+    let pods: Vec<&PodFacts> = pass.tries().collect();
+    report.count_job = Some((job.uid.clone(), Tries::of(job).charged(job, &pods)));
+    false
+}
+
+/// Workers in the hostfile of the last release.
+#[must_use]
+pub fn released_hosts(job: &JobFacts) -> Option<Vec<u32>> {
+    indexes::parse(job.annotations.get(names::HOSTS_ANNOTATION)?)
 }
 
 /// Indexes of workers that this try began with and that are no longer there. The pod that a try
 /// began with is older than the try.
 fn lost(pass: &Pass<'_>, job: &JobFacts, attempt: &PodFacts) -> Vec<u32> {
-    let hosts = job
-        .annotations
-        .get(names::HOSTS_ANNOTATION)
-        .and_then(|text| indexes::parse(text))
-        .unwrap_or_else(|| (0..pass.job.workers).collect());
+    let hosts = released_hosts(job).unwrap_or_else(|| (0..pass.job.workers).collect());
     let began = attempt.created.unwrap_or(pass.now);
     // Workers that the user gave up are no loss.
     let given_up = hosts.len().saturating_sub(pass.job.workers as usize);
@@ -310,20 +306,11 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
     let tries = Tries::of(job);
     let pods: Vec<&PodFacts> = pass.tries().collect();
     let base = base_limit(pass);
-    let present = pods
-        .iter()
-        .copied()
-        .rfind(|pod| pod.active() && !pass.husk(pod));
+    let present = pods.iter().copied().rfind(|pod| !pass.husk(pod));
     let gated = pass.job.gated || tries.restarts > 0;
 
     if job.suspend {
-        if let Some(pod) = pass
-            .observed
-            .launchers
-            .iter()
-            .find(|pod| pod.active() && !pass.husk(pod))
-        {
-            report.waits_for_pod = Some((pod.name.clone(), pod.node.clone()));
+        if pass.left_over(&pass.observed.launchers, report).is_some() {
             return;
         }
         if gated && let Gate::Held(held) = gate {
@@ -357,20 +344,17 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
         }
         // Between two tries, or just released. A try that would start now must find all workers,
         // and the hostfile of the moment.
-        let stale_hosts = match gate {
+        let recorded = job.annotations.get(names::HOSTS_ANNOTATION);
+        let stale = match gate {
             Gate::Open { hosts, .. } => {
-                gated
-                    && job
-                        .annotations
-                        .get(names::HOSTS_ANNOTATION)
-                        .is_some_and(|text| *text != indexes::format(hosts))
+                recorded.is_some_and(|text| *text != indexes::format(hosts))
             }
             Gate::Held(held) => {
                 report.held = Some(held.clone());
-                gated
+                true
             }
         };
-        if gated && stale_hosts {
+        if gated && stale {
             let settled = tries.settled(job, &pods);
             hold(job, &settled, base, plan);
         }
@@ -439,9 +423,7 @@ fn release(
     // Kueue suspends child Jobs of a job that it has not admitted. Setting it back at once each
     // time would be a fight; once, and then with growing distance, is enough for a slip.
     if let Some((at, count)) = pass.observed.memory.released {
-        let due = at
-            .saturating_add(back_off(10, count.saturating_sub(1), 600))
-            .unwrap_or(pass.now);
+        let due = super::after(at, back_off(10, count.saturating_sub(1), 600));
         let taken_back = !job.annotations.contains_key(names::ENDED_ANNOTATION)
             && job.annotations.contains_key(names::RELEASED_ANNOTATION)
             && pass.tries().next().is_none();
@@ -503,7 +485,6 @@ fn release(
         plan.released = Some(*since);
         report.bypassed.clone_from(bypassed);
     }
-    report.released = true;
 }
 
 /// Seconds that are left of the deadline; its clock starts at the first release and runs on while
@@ -524,9 +505,7 @@ fn past_deadline(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
     let (Some(released), Some(deadline)) = (released, pass.job.deadline_seconds) else {
         return;
     };
-    let due = released
-        .saturating_add(jiff::SignedDuration::from_secs(deadline))
-        .unwrap_or(Timestamp::MAX);
+    let due = super::after(released, jiff::SignedDuration::from_secs(deadline));
     if due > pass.now {
         plan.look_at(due);
         return;

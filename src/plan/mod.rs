@@ -140,6 +140,24 @@ impl<'a> Pass<'a> {
             .filter(move |pod| pod.owner == uid)
     }
 
+    /// The first of these pods that still counts. Nothing new is started beside it; the report says
+    /// that it is waited for.
+    pub fn left_over<'p>(
+        &self,
+        pods: &'p [std::sync::Arc<PodFacts>],
+        report: &mut Report,
+    ) -> Option<&'p PodFacts> {
+        let left = pods.iter().find(|pod| !self.husk(pod))?;
+        report.waits_for_pod = Some((left.name.clone(), left.node.clone()));
+        Some(left)
+    }
+
+    /// Whether a launcher pod of the present launcher Job still counts.
+    #[must_use]
+    pub fn try_is_present(&self) -> bool {
+        self.tries().any(|pod| !self.husk(pod))
+    }
+
     /// Whether `pod` no longer counts: it ended, or its node will not let it end.
     #[must_use]
     pub fn husk(&self, pod: &PodFacts) -> bool {
@@ -226,6 +244,19 @@ pub fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Plan {
     plan.launcher = observed.launcher_job.as_ref().map(|job| job.name.clone());
     status::finish(&pass, report, &mut plan);
     plan
+}
+
+/// `at` and `distance` later; the end of time where that is beyond it.
+pub(crate) fn after(at: Timestamp, distance: SignedDuration) -> Timestamp {
+    at.checked_add(distance).unwrap_or(Timestamp::MAX)
+}
+
+/// Deletes a Job with its pods.
+pub(crate) fn delete_job(job: &JobFacts) -> Action {
+    Action::DeleteJob {
+        name: job.name.clone(),
+        uid: job.uid.clone(),
+    }
 }
 
 /// Deletes a pod; `force` does not wait for its node.

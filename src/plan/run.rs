@@ -2,10 +2,9 @@
 
 use super::gate::{self, Gate};
 use super::status::Report;
-use super::{Pass, children, indexes, launcher, retire, stuck, topology, workers};
+use super::{Pass, children, launcher, retire, stuck, topology, workers};
 use crate::action::{Action, Plan};
 use crate::api::names;
-use crate::facts::observed::JobFacts;
 
 /// Plans for a running job. The launcher Job comes before the workers, so that a template that the
 /// server refuses costs no worker; the ConfigMap comes before a release and before a removal.
@@ -60,16 +59,16 @@ fn config_hosts(pass: &Pass<'_>, gate: &Gate, victims: &[u32]) -> Option<(Vec<u3
     }
     let runs = pass.launcher_job().filter(|job| !job.suspend);
     if let Some(job) = runs {
-        let present = pass.tries().any(|pod| pod.active() && !pass.husk(pod));
+        let present = pass.try_is_present();
         if present && pass.job.elastic {
             return Some((live.clone(), live));
         }
         if present {
-            return Some((recorded_hosts(job).unwrap_or_else(all), live));
+            return Some((launcher::released_hosts(job).unwrap_or_else(all), live));
         }
         // The next try reads it, and it was let go with these hosts.
         return pass.observed.config_map.is_none().then(|| {
-            let hosts = recorded_hosts(job).unwrap_or_else(all);
+            let hosts = launcher::released_hosts(job).unwrap_or_else(all);
             (hosts.clone(), hosts)
         });
     }
@@ -79,11 +78,6 @@ fn config_hosts(pass: &Pass<'_>, gate: &Gate, victims: &[u32]) -> Option<(Vec<u3
         // What the first release will need, so that it does not have to write again.
         Gate::Held(_) => Some((all(), all())),
     }
-}
-
-/// Workers in the hostfile of the last release.
-fn recorded_hosts(job: &JobFacts) -> Option<Vec<u32>> {
-    indexes::parse(job.annotations.get(names::HOSTS_ANNOTATION)?)
 }
 
 /// Reads the Job controller's warnings once workers are missing for longer than usual.
@@ -96,18 +90,13 @@ fn read_job_events(pass: &Pass<'_>, plan: &mut Plan) {
     }
     let read = pass.observed.memory.job_warnings_read;
     let due = read.map_or(pass.now, |at| {
-        at.saturating_add(jiff::SignedDuration::from_secs(30))
-            .unwrap_or(pass.now)
+        super::after(at, jiff::SignedDuration::from_secs(30))
     });
     if due <= pass.now {
         plan.background.push(Action::ReadJobEvents {
             uid: job.uid.clone(),
         });
-        plan.look_at(
-            pass.now
-                .saturating_add(gate::MISSING_PATIENCE)
-                .unwrap_or(pass.now),
-        );
+        plan.look_at(super::after(pass.now, gate::MISSING_PATIENCE));
     } else {
         plan.look_at(due);
     }

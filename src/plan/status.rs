@@ -57,8 +57,6 @@ pub struct Report {
     pub held: Option<Held>,
     /// Workers that the running try lost, and the name of its pod.
     pub lost: Option<(Vec<u32>, String)>,
-    /// The launcher is released by this pass.
-    pub released: bool,
     /// Workers counted as Ready although our own probe did not pass.
     pub bypassed: Vec<u32>,
     /// Objects that the server refused.
@@ -273,8 +271,7 @@ pub fn finish(pass: &Pass<'_>, report: Report, plan: &mut Plan) {
             .or(pass.observed.job.created)
             .map_or(pass.now, |at| {
                 let count = pass.observed.memory.soft_writes;
-                at.saturating_add(back_off(SOFT_SECONDS, count, MOST_SOFT_SECONDS))
-                    .unwrap_or(pass.now)
+                super::after(at, back_off(SOFT_SECONDS, count, MOST_SOFT_SECONDS))
             });
         // What holds a quota or a resume back is told at once.
         let released =
@@ -530,7 +527,7 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
             })
             .min()
             .unwrap_or(pass.now);
-        let due = since.saturating_add(LOSS_PATIENCE).unwrap_or(pass.now);
+        let due = super::after(since, LOSS_PATIENCE);
         let known = find(status, condition::DEGRADED).is_some_and(|c| {
             c.status == "True" && c.reason.as_deref() == Some(reasons::WORKER_LOST)
         });

@@ -46,7 +46,7 @@ pub fn watch(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         let late = pass.now.duration_since(due);
         if late < ASK_AFTER {
             if pod.active() {
-                plan.look_at(due.saturating_add(ASK_AFTER).unwrap_or(pass.now));
+                plan.look_at(super::after(due, ASK_AFTER));
             }
             continue;
         }
@@ -62,12 +62,12 @@ pub fn watch(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
                     name: name.to_owned(),
                 });
             }
-            plan.look_at(pass.now.saturating_add(ASK_AGAIN).unwrap_or(pass.now));
+            plan.look_at(super::after(pass.now, ASK_AGAIN));
         }
         if late >= HUSK_AFTER || node.is_some_and(|node| node.gone || node.out_of_service) {
             report.stuck.push(describe(pod, node));
         } else {
-            plan.look_at(due.saturating_add(HUSK_AFTER).unwrap_or(pass.now));
+            plan.look_at(super::after(due, HUSK_AFTER));
         }
         let lost = node.is_some_and(|node| {
             node.gone

@@ -3,7 +3,6 @@
 use jiff::SignedDuration;
 use serde_json::{Map, json};
 
-use super::launcher::Tries;
 use super::status::Report;
 use super::{Pass, build, children, launcher, retire, stuck};
 use crate::action::{Action, ObjectKind, Plan};
@@ -54,18 +53,8 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
                 // job resumes.
                 launcher::rebuild(pass, job, plan, report);
             }
-            if marked {
-                let pods: Vec<_> = pass.tries().collect();
-                let counted = pass
-                    .observed
-                    .job
-                    .status
-                    .launcher
-                    .as_ref()
-                    .and_then(|launcher| launcher.counted_job.as_deref());
-                if counted != Some(job.uid.as_str()) && pods.iter().all(|pod| !pod.active()) {
-                    report.count_job = Some((job.uid.clone(), Tries::of(job).charged(job, &pods)));
-                }
+            if marked && pass.tries().all(|pod| !pod.active()) {
+                launcher::put_on_record(pass, job, report);
             }
         }
         None if pass.observed.launcher_job.is_none()
@@ -101,10 +90,7 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         .as_ref()
         .filter(|job| !job.deleting)
     {
-        plan.actions.push(Action::DeleteJob {
-            name: job.name.clone(),
-            uid: job.uid.clone(),
-        });
+        plan.actions.push(super::delete_job(job));
     }
     children::remove_pod_group(pass, plan);
     retire::left_over(pass.observed, plan);
@@ -116,10 +102,6 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         .chain(&pass.observed.launchers)
         .any(|pod| pod.active())
     {
-        plan.look_at(
-            pass.now
-                .saturating_add(SignedDuration::from_secs(30))
-                .unwrap_or(pass.now),
-        );
+        plan.look_at(super::after(pass.now, SignedDuration::from_secs(30)));
     }
 }

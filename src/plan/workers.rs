@@ -25,7 +25,7 @@ pub fn ensure(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan, report: &mut Re
         return;
     }
     if pass.job.workers == 0 {
-        delete(job, plan);
+        plan.actions.push(super::delete_job(job));
         return;
     }
     if job.complete || job.failure.is_some() {
@@ -35,7 +35,7 @@ pub fn ensure(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan, report: &mut Re
             .and_then(|created| created.checked_add(LEAST_AGE).ok())
             .unwrap_or(pass.now);
         if due <= pass.now {
-            delete(job, plan);
+            plan.actions.push(super::delete_job(job));
         } else {
             plan.look_at(due);
         }
@@ -53,13 +53,7 @@ pub fn ensure(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan, report: &mut Re
 }
 
 fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
-    let left = pass
-        .observed
-        .workers
-        .iter()
-        .find(|pod| pod.active() && !pass.husk(pod));
-    if let Some(pod) = left {
-        report.waits_for_pod = Some((pod.name.clone(), pod.node.clone()));
+    if pass.left_over(&pass.observed.workers, report).is_some() {
         return;
     }
     let name = names::worker_job(&pass.observed.job.name);
@@ -73,20 +67,11 @@ fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     }
 }
 
-fn delete(job: &JobFacts, plan: &mut Plan) {
-    plan.actions.push(Action::DeleteJob {
-        name: job.name.clone(),
-        uid: job.uid.clone(),
-    });
-}
-
 /// Somebody (Kueue) suspended the worker Job of a job that runs: set back once, then with growing
 /// distance.
 fn unsuspend(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
     if let Some((at, count)) = pass.observed.memory.unsuspended {
-        let due = at
-            .saturating_add(back_off(10, count.saturating_sub(1), 600))
-            .unwrap_or(pass.now);
+        let due = super::after(at, back_off(10, count.saturating_sub(1), 600));
         if due > pass.now {
             plan.look_at(due);
             return;
@@ -103,10 +88,10 @@ fn scale(pass: &Pass<'_>, job: &JobFacts, victims: &[u32], plan: &mut Plan, repo
     if wanted > job.parallelism {
         if wanted <= job.completions {
             patch(job, json!({ "parallelism": wanted }), plan);
-        } else if pass.tries().any(|pod| pod.active() && !pass.husk(pod)) {
+        } else if pass.try_is_present() {
             report.growth_waits = true;
         } else {
-            delete(job, plan);
+            plan.actions.push(super::delete_job(job));
         }
         return;
     }

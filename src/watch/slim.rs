@@ -126,7 +126,6 @@ struct SlimJobSpec {
     backoff_limit: Option<i32>,
     active_deadline_seconds: Option<i64>,
     ttl_seconds_after_finished: Option<i32>,
-    completion_mode: Option<String>,
     template: SlimTemplate,
 }
 
@@ -146,9 +145,6 @@ struct SlimMeta {
 #[serde(rename_all = "camelCase", default)]
 struct SlimJobStatus {
     failed: Option<i64>,
-    succeeded: Option<i64>,
-    active: Option<i64>,
-    completed_indexes: Option<String>,
     start_time: Option<Time>,
     completion_time: Option<Time>,
     conditions: Option<Vec<SlimCondition>>,
@@ -197,8 +193,6 @@ struct SlimPodStatus {
     phase: Option<String>,
     reason: Option<String>,
     message: Option<String>,
-    #[serde(rename = "podIP")]
-    pod_ip: Option<String>,
     conditions: Option<Vec<SlimCondition>>,
     init_container_statuses: Option<Vec<SlimContainerStatus>>,
     container_statuses: Option<Vec<SlimContainerStatus>>,
@@ -259,7 +253,6 @@ pub struct SlimNode {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct SlimNodeSpec {
-    unschedulable: Option<bool>,
     taints: Option<Vec<SlimTaint>>,
 }
 
@@ -267,7 +260,6 @@ struct SlimNodeSpec {
 #[serde(default)]
 struct SlimTaint {
     key: String,
-    effect: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -292,8 +284,6 @@ impl SlimNode {
             out_of_service: taints
                 .iter()
                 .any(|t| t.key == "node.kubernetes.io/out-of-service"),
-            leaving: self.spec.unschedulable == Some(true)
-                || taints.iter().any(|taint| taint.effect == "NoExecute"),
             asked,
         }
     }
@@ -403,14 +393,7 @@ impl SlimJob {
             backoff_limit: self.spec.backoff_limit.unwrap_or(6),
             deadline_seconds: self.spec.active_deadline_seconds,
             ttl_seconds: self.spec.ttl_seconds_after_finished,
-            indexed: self.spec.completion_mode.as_deref() == Some("Indexed"),
             failed: self.status.failed.unwrap_or(0),
-            succeeded: self.status.succeeded.unwrap_or(0),
-            active: self.status.active.unwrap_or(0),
-            completed_indexes: self
-                .status
-                .completed_indexes
-                .filter(|text| !text.is_empty()),
             started: self.status.start_time.is_some(),
         };
         Some(Object::Job {
@@ -512,7 +495,6 @@ impl SlimPod {
                 .unwrap_or(0),
             probe_ours: annotation(metadata, "mpi-operator.kubeflow.org/readiness-probe").is_some(),
             node: self.spec.node_name.clone(),
-            ip: self.status.pod_ip.clone().filter(|ip| !ip.is_empty()),
             phase,
             ready: ready.is_some_and(|c| c.status == "True"),
             ready_changed: ready

@@ -11,13 +11,11 @@ use super::outcome::{Outcome, Reply};
 use super::{Payload, Writer};
 use crate::action::EventNote;
 use crate::api::names;
+use crate::api::validate::{MAX_MESSAGE, cut_bytes};
 use crate::facts::observed::JobObject;
 
 /// `source.component` and `reportingComponent`, as in the Go operator.
 const COMPONENT: &str = "mpi-job-controller";
-
-/// Longest message that the API takes, in bytes.
-const MESSAGE_LIMIT: usize = 1024;
 
 impl Writer {
     /// Writes one event on the MPIJob.
@@ -34,7 +32,7 @@ impl Writer {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let at = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let message = crate::write::events::cut(&note.message);
+        let message = cut_bytes(note.message.clone(), MAX_MESSAGE);
         let event = json!({
             "apiVersion": "v1",
             "kind": "Event",
@@ -67,15 +65,4 @@ impl Writer {
             reply => reply.outcome(|_| None),
         }
     }
-}
-
-fn cut(text: &str) -> String {
-    if text.len() <= MESSAGE_LIMIT {
-        return text.to_owned();
-    }
-    let mut end = MESSAGE_LIMIT - 3;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}...", &text[..end])
 }

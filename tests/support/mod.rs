@@ -676,3 +676,36 @@ pub fn owner(object: &Value) -> Option<&str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     owners.iter().find(|o| o["controller"] == true)?["uid"].as_str()
 }
+
+/// A world whose program runs until it is told otherwise.
+pub fn long_running(workers: u32, patch: Value) -> World {
+    let mut world = World::new(spec(workers, patch));
+    world.script.then = (100_000, 0);
+    world
+}
+
+/// Waits until the launcher runs.
+#[track_caller]
+pub fn start(world: &mut World) {
+    world.until("the launcher runs", 120, World::launched);
+}
+
+/// Waits until the job has ended and nothing more is written.
+#[track_caller]
+pub fn finish(world: &mut World) {
+    world.until("the job ends", 3000, World::ended);
+    world.settle();
+    world.at_rest();
+}
+
+/// Lets the present try end with this code.
+pub fn end_try(world: &mut World, code: i32) {
+    let now = world.now;
+    for attempt in world.tries.values_mut() {
+        if let Some(ends) = &mut attempt.ends
+            && ends.0 > now
+        {
+            *ends = (now, code);
+        }
+    }
+}

@@ -441,7 +441,6 @@ impl World {
                         gone: true,
                         ready: false,
                         out_of_service: false,
-                        leaving: true,
                         asked: self.operator_now(),
                     });
                 }
