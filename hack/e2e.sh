@@ -30,7 +30,7 @@ export MPI_E2E_KUBECTL
 
 say "running the end-to-end tests"
 cd "$REPO"
-if ! cargo test --locked --package e2e -- "$@"; then
+if ! cargo test --locked --package e2e --no-fail-fast -- "$@"; then
   echo "---- operator log ----" >&2
   "$HACK/cluster.sh" kubectl --namespace mpi-operator logs deployment/mpi-operator --tail 200 >&2 || true
   echo "---- pods ----" >&2

@@ -4,7 +4,7 @@
 //! other way ends the wait at once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::batch::v1::Job;
@@ -150,9 +150,12 @@ impl Namespace {
         .await
     }
 
-    /// The first launcher pod of `job` that runs and is not in `known` (uids).
+    /// The first launcher pod of `job` that runs and is not in `known` (uids), once the second in
+    /// which it was created is over: Kubernetes writes times in whole seconds, and a worker that is
+    /// lost in that same second counts as lost before the try.
     pub async fn until_launcher_runs(&self, job: &str, known: &[String]) -> Result<Pod> {
-        self.pods
+        let launcher = self
+            .pods
             .until_live(&format!("a running launcher of {job}"), SOON, |all| {
                 Ok(all
                     .values()
@@ -164,7 +167,14 @@ impl Namespace {
                     })
                     .cloned())
             })
-            .await
+            .await?;
+        let created = launcher.metadata.creation_timestamp.clone();
+        let created = SystemTime::from(created.context("a pod of the server has a time")?.0);
+        let next_second = created + Duration::from_secs(1);
+        if let Ok(rest) = next_second.duration_since(SystemTime::now()) {
+            tokio::time::sleep(rest).await;
+        }
+        Ok(launcher)
     }
 
     /// Waits until no pod of MPIJob `job` is left.
