@@ -287,7 +287,8 @@ fn lost(pass: &Pass<'_>, job: &JobFacts, attempt: &PodFacts) -> Vec<u32> {
 }
 
 /// Whether a worker was missing before the try began: the try slipped through, while the operator
-/// was down or because the loss came at the same moment.
+/// was down or because the loss came at the same moment. Kubernetes writes times in whole seconds; in
+/// the same second the loss counts as the earlier, since a try of that age has nothing to lose.
 fn slipped(pass: &Pass<'_>, attempt: &PodFacts, lost: &[u32]) -> bool {
     let began = attempt.created.unwrap_or(pass.now);
     lost.iter().any(|index| {
