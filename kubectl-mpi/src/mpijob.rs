@@ -192,6 +192,14 @@ impl MpiJob {
             .collect()
     }
 
+    /// Workers that left because the present `removeFirst` names them. Under the same list these
+    /// names do not act again.
+    #[must_use]
+    pub fn handled(&self) -> Vec<u32> {
+        let text = self.0["status"]["scaleIn"]["handled"].as_str();
+        crate::table::numbers(text.unwrap_or_default())
+    }
+
     /// Whether the operator has not looked at the last edit yet.
     #[must_use]
     pub fn edit_unseen(&self) -> bool {

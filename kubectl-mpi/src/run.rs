@@ -254,13 +254,13 @@ async fn scale_in(
     print(&format!("{what}: workers before: {}\n", change.before))?;
     if !change.already.is_empty() {
         let already = ranges(change.already.iter().copied());
-        print(&format!("{what}: worker {already} is leaving already\n"))?;
+        print(&format!("{what}: leaving already: {already}\n"))?;
     }
     if change.patch.is_some() {
         let (before, after) = change.replicas;
         let leaving = ranges(change.leaving.iter().copied());
         print(&format!(
-            "{what}: replicas {before} -> {after}, worker {leaving} leaves\n"
+            "{what}: replicas {before} -> {after}, leaving: {leaving}\n"
         ))?;
     }
     if let Some(note) = &change.note {

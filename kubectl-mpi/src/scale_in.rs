@@ -55,33 +55,29 @@ pub fn change(job: &MpiJob, all: &[Pod], named: &BTreeSet<u32>) -> Result<Change
     let sorted = Pods::of(job, all);
     let live = sorted.live();
     let wanted = job.replicas();
-    let missing: BTreeSet<u32> = sorted.missing(wanted).into_iter().collect();
+    let missing = sorted.missing(wanted);
     let unknown = named
         .iter()
         .filter(|index| !live.contains_key(index) && !missing.contains(index));
     let unknown: Vec<u32> = unknown.copied().collect();
     if !unknown.is_empty() {
+        let there: BTreeSet<u32> = live.keys().copied().chain(missing).collect();
         return Err(format!(
             "MPIJob {name} has no worker {}; its workers are {}",
             ranges(unknown),
-            ranges(live.keys().copied().chain(missing))
+            ranges(there)
         ));
     }
-    let leaving = still_leaving(job, &sorted, named)?;
-    let newly: Vec<u32> = named.difference(&leaving).copied().collect();
+    let leaving = still_leaving(job, &sorted);
+    let newly: Vec<u32> = named
+        .iter()
+        .copied()
+        .filter(|index| !leaving.contains(index))
+        .collect();
     let stays = wanted.saturating_sub(u32::try_from(newly.len()).unwrap_or(u32::MAX));
     if stays == 0 {
         return Err(format!(
             "MPIJob {name} has {wanted} workers and needs one at least; kubectl mpi suspend stops it"
-        ));
-    }
-    // The operator counts live workers: one without a pod would go before any that was named.
-    let first: Vec<u32> = missing.difference(named).copied().collect();
-    if !newly.is_empty() && !first.is_empty() {
-        return Err(format!(
-            "worker {} of MPIJob {name} has no pod at the moment and would be the one that is not \
-             created again; name it too, or wait until it is back",
-            ranges(first)
         ));
     }
     let min = job
@@ -95,29 +91,38 @@ pub fn change(job: &MpiJob, all: &[Pod], named: &BTreeSet<u32>) -> Result<Change
             "MPIJob {name} would have {stays} workers, and its elasticPolicy.minReplicas is {min}"
         ));
     }
-    let list: Vec<String> = leaving
-        .iter()
-        .chain(&newly)
-        .map(|index| job.hostname(*index))
-        .collect();
+    let mut list: Vec<u32> = leaving.iter().chain(&newly).copied().collect();
+    let hostnames =
+        |list: &[u32]| -> Vec<String> { list.iter().map(|index| job.hostname(*index)).collect() };
+    // A name acts once under one list. For a worker that left, grew back and leaves again, the list
+    // has to be another one; whoever would be next anyway stands behind it.
+    let again = newly.iter().any(|index| job.handled().contains(index));
+    if again && hostnames(&list) == job.remove_first() {
+        let next = live.keys().rev().find(|index| !list.contains(index));
+        list.extend(next);
+    }
     let patch = json!({
         "metadata": {"uid": job.uid(), "resourceVersion": job.resource_version()},
         "spec": {
-            "elasticPolicy": {"removeFirst": list},
+            "elasticPolicy": {"removeFirst": hostnames(&list)},
             "mpiReplicaSpecs": {"Worker": {"replicas": stays}},
         },
     });
     let note = job.elastic_policy().is_none().then(|| {
         format!(
-            "MPIJob {name} had no elasticPolicy and has one now, so a worker that is lost no longer \
-             makes the operator restart its launcher"
+            "MPIJob {name} had no elasticPolicy and is elastic from now on: what becomes of a try that \
+             loses a worker is left to the program"
         )
     });
     Ok(Change {
         patch: (!newly.is_empty()).then_some(patch),
         before: crate::view::indexes(&sorted),
         replicas: (wanted, stays),
-        already: named.intersection(&leaving).copied().collect(),
+        already: named
+            .iter()
+            .copied()
+            .filter(|index| leaving.contains(index))
+            .collect(),
         leaving: newly,
         pods: named
             .iter()
@@ -128,31 +133,22 @@ pub fn change(job: &MpiJob, all: &[Pod], named: &BTreeSet<u32>) -> Result<Change
     })
 }
 
-/// Workers that an earlier change of `removeFirst` names and that are not gone yet. They stay in
-/// the list, or others would go in their place.
-fn still_leaving(
-    job: &MpiJob,
-    pods: &Pods<'_>,
-    named: &BTreeSet<u32>,
-) -> Result<BTreeSet<u32>, String> {
+/// Workers that an earlier change of `removeFirst` removes and that are not gone yet: names act in
+/// the order of the list, as many as leave. They stay in the list, or others would go in their place.
+fn still_leaving(job: &MpiJob, pods: &Pods<'_>) -> Vec<u32> {
     let live = pods.live();
     let surplus = live.len().saturating_sub(job.replicas() as usize);
-    let listed = job.remove_first();
-    let leaving: BTreeSet<u32> = live
-        .keys()
-        .copied()
-        .filter(|index| surplus > 0 && listed.contains(&&*job.hostname(*index)))
-        .collect();
-    // Of more names than leave, nobody knows from outside which the operator takes.
-    if leaving.len() > surplus && !named.is_empty() {
-        return Err(format!(
-            "an earlier change of MPIJob {} is under way ({} workers, {} wanted); wait until it is done",
-            job.name(),
-            live.len(),
-            job.replicas()
-        ));
-    }
-    Ok(leaving)
+    let handled = job.handled();
+    let index = |hostname: &str| {
+        let mut live = live.keys().copied();
+        live.find(|index| job.hostname(*index) == hostname)
+    };
+    job.remove_first()
+        .into_iter()
+        .filter_map(index)
+        .filter(|index| !handled.contains(index))
+        .take(surplus)
+        .collect()
 }
 
 #[cfg(test)]
@@ -237,7 +233,7 @@ mod tests {
             &job,
             &[0, 2, 3],
             &[1, 3],
-            "no worker 1; its workers are 0,2,3",
+            "no worker 1; its workers are 0,2-3",
         );
         refused(&job, &[0, 2, 3], &[7, 8, 9], "no worker 7-9");
     }
@@ -260,9 +256,9 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_without_a_pod_goes_first_and_has_to_be_named() {
+    fn a_worker_that_is_wanted_and_has_no_pod_can_be_named() {
         let job = job(4, &json!({}));
-        refused(&job, &[0, 1, 3], &[1], "worker 2 of MPIJob pi has no pod");
+        refused(&job, &[0, 1, 3], &[4], "no worker 4; its workers are 0-3");
         let change = decide(&job, &[0, 1, 3], &[1, 2]).unwrap();
         assert_eq!(change.leaving, [1, 2]);
         assert_eq!(change.replicas, (4, 2));
@@ -286,14 +282,27 @@ mod tests {
     }
 
     #[test]
-    fn a_shrink_under_way_whose_victims_are_not_known_is_waited_for() {
-        let names = json!(["pi-worker-1", "pi-worker-2"]);
+    fn names_act_in_the_order_of_the_list_as_many_as_leave() {
+        let names = json!(["pi-worker-2", "pi-worker-9", "pi-worker-1"]);
         let elastic = json!({"spec": {"elasticPolicy": {"removeFirst": names}}});
-        refused(
-            &job(3, &elastic),
-            &[0, 1, 2, 3],
-            &[3],
-            "under way (4 workers, 3 wanted)",
+        let change = decide(&job(3, &elastic), &[0, 1, 2, 3], &[3]).unwrap();
+        let patch = change.patch.unwrap();
+        assert_eq!(
+            patch["spec"]["elasticPolicy"]["removeFirst"],
+            json!(["pi-worker-2", "pi-worker-3"])
         );
+    }
+
+    #[test]
+    fn a_worker_that_left_and_grew_back_leaves_again_by_another_list() {
+        let mut patch = json!({"spec": {"elasticPolicy": {"removeFirst": ["pi-worker-1"]}}});
+        let list = |patch: &Value| {
+            let change = decide(&job(3, patch), &[0, 1, 2], &[1]).unwrap();
+            assert_eq!(change.leaving, [1]);
+            change.patch.unwrap()["spec"]["elasticPolicy"]["removeFirst"].clone()
+        };
+        assert_eq!(list(&patch), json!(["pi-worker-1"]));
+        patch["status"] = json!({"scaleIn": {"handled": "1"}});
+        assert_eq!(list(&patch), json!(["pi-worker-1", "pi-worker-2"]));
     }
 }

@@ -74,7 +74,7 @@ pub fn age(then: Option<Timestamp>, now: Timestamp) -> String {
     }
 }
 
-/// Numbers as `0-3,5`.
+/// Numbers as `0-3,5`, which is also how the operator writes them.
 #[must_use]
 pub fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -91,11 +91,20 @@ pub fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
         .into_iter()
         .map(|(first, last)| match last - first {
             0 => first.to_string(),
-            1 => format!("{first},{last}"),
             _ => format!("{first}-{last}"),
         })
         .collect();
     shown.join(",")
+}
+
+/// What [`ranges`] writes, read back; what is no such text is empty.
+#[must_use]
+pub fn numbers(text: &str) -> Vec<u32> {
+    let part = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    text.split(',').filter_map(part).flatten().collect()
 }
 
 #[cfg(test)]
@@ -145,7 +154,9 @@ mod tests {
     #[test]
     fn sets_of_indexes_are_written_as_ranges() {
         assert_eq!(ranges([]), "none");
-        assert_eq!(ranges([0, 1, 2, 3, 5, 7, 8]), "0-3,5,7,8");
+        assert_eq!(ranges([0, 1, 2, 3, 5, 7, 8]), "0-3,5,7-8");
         assert_eq!(ranges([u32::MAX]), "4294967295");
+        assert_eq!(numbers("0-3,5,7-8"), [0, 1, 2, 3, 5, 7, 8]);
+        assert!(numbers("").is_empty() && numbers("none").is_empty());
     }
 }

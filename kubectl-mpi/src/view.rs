@@ -314,7 +314,13 @@ fn gate(facts: &Facts, pods: &Pods<'_>) -> Option<Gate> {
             "the workers are Ready, but the launcher Job is still suspended",
         );
     }
-    answer(Some(true), ready.message)
+    if facts.pods.is_err() {
+        return answer(Some(true), ready.message);
+    }
+    // Counts in the status are written seconds later.
+    let count = pods.live().values().filter(|pod| pods::ready(pod)).count();
+    let message = format!("{count}/{} workers are Ready", job.replicas());
+    answer(Some(true), &message)
 }
 
 fn launcher_job_is_held(facts: &Facts) -> bool {

@@ -167,7 +167,7 @@ fn the_log_of_each_try_and_worker_is_found() {
     assert!(
         log(Some(5), 0)
             .unwrap_err()
-            .contains("no pod of worker 5; its workers are 0,1")
+            .contains("no pod of worker 5; its workers are 0-1")
     );
 }
 
