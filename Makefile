@@ -38,7 +38,7 @@ deploy: cluster ## run this checkout's operator in the cluster
 	@hack/deploy.sh
 
 ##@ Code
-.PHONY: fmt lint unit deny crd verify e2e
+.PHONY: fmt lint unit deny crd verify e2e plugin
 fmt: ## format the code
 	@cargo fmt --all
 lint: ## formatting, clippy, shellcheck
@@ -46,14 +46,18 @@ lint: ## formatting, clippy, shellcheck
 	@cargo fmt --all --check
 	@cargo clippy --locked --workspace --all-targets -- --deny warnings
 	@shellcheck --external-sources hack/*.sh hack/k8s/*.sh images/openmpi/setup.sh .ci/run
-unit: ## the operator's tests that need no cluster
+unit: ## the tests that need no cluster, of the operator and of the kubectl plugin
 	@hack/need.sh cc=build-essential
-	@cargo test --locked --package mpi-operator
+	@cargo test --locked --package mpi-operator --package kubectl-mpi
 e2e: ## the end-to-end tests (one: hack/e2e.sh NAME)
 	@hack/e2e.sh
 crd: ## write the CRD manifests from the types
 	@hack/crd.sh write
 verify: ## fail if a generated file is not what its generator writes
 	@hack/crd.sh check
+plugin: ## the kubectl plugin (kubectl mpi), as a release build
+	@hack/need.sh cc=build-essential
+	@cargo build --release --locked --package kubectl-mpi
+	@echo "$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/kubectl-mpi: copy it to a folder of PATH"
 deny: ## licences, duplicate and banned crates (builds cargo-deny once)
 	@hack/deny.sh

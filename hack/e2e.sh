@@ -20,7 +20,7 @@ fi
 "$HACK/deploy.sh"
 
 export KUBECONFIG=$KUBECONFIG_FILE
-# What the tests may use besides the API: a lost node, the count of writes, kubectl itself.
+# What the tests may use besides the API: a lost node, the count of writes, kubectl, its plugin.
 export MPI_E2E=1
 export MPI_E2E_KUBECONFIG=$KUBECONFIG_FILE
 export MPI_E2E_CLUSTER_SH="$HACK/cluster.sh"
@@ -28,9 +28,16 @@ export MPI_E2E_AUDIT_LOG=$AUDIT_LOG
 MPI_E2E_KUBECTL=$("$HACK/cluster.sh" kubectl-path)
 export MPI_E2E_KUBECTL
 
-say "running the end-to-end tests"
 cd "$REPO"
-if ! cargo test --locked --package e2e --no-fail-fast -- "$@"; then
+say "building the kubectl plugin"
+# With the same packages as below: another choice would mean other features, and a second build of
+# kube. The plugin's own tests run once more by that, in less than a second.
+packages=(--package e2e --package kubectl-mpi)
+cargo build --locked "${packages[@]}" || die "the kubectl plugin does not build"
+export MPI_E2E_PLUGIN="${CARGO_TARGET_DIR:-$REPO/target}/debug/kubectl-mpi"
+
+say "running the end-to-end tests"
+if ! cargo test --locked "${packages[@]}" --no-fail-fast -- "$@"; then
   echo "---- operator log ----" >&2
   "$HACK/cluster.sh" kubectl --namespace mpi-operator logs deployment/mpi-operator --tail 200 >&2 || true
   echo "---- pods ----" >&2

@@ -81,6 +81,10 @@ const WATCHED: &[&str] = &[
     "tracing",
 ];
 
+/// Modules of the kubectl plugin that call nobody: what they show or decide is a matter of the
+/// objects alone.
+const PURE_IN_PLUGIN: &[&str] = &["mpijob", "pods", "scale_in", "table", "view"];
+
 /// A source file without comments and test modules.
 struct Source {
     path: String,
@@ -122,11 +126,15 @@ fn rust_files(folder: &str) -> Vec<(String, String)> {
 
 /// The files of `src` that are not tests.
 fn sources() -> Vec<Source> {
-    rust_files("src")
+    sources_of("src")
+}
+
+fn sources_of(folder: &str) -> Vec<Source> {
+    rust_files(folder)
         .into_iter()
         .filter(|(path, _)| !path.ends_with("/tests.rs"))
         .map(|(path, raw)| {
-            let inner = path.strip_prefix("src/").unwrap();
+            let inner = path.strip_prefix(&format!("{folder}/")).unwrap();
             let module = inner.split('/').next().unwrap().trim_end_matches(".rs");
             Source {
                 module: module.to_owned(),
@@ -294,9 +302,31 @@ fn only_a_few_places_read_a_clock() {
 }
 
 #[test]
+fn the_kubectl_plugin_sees_what_a_user_sees_and_decides_without_calls() {
+    let mut pure = BTreeSet::new();
+    for source in sources_of("kubectl-mpi/src") {
+        assert!(!uses(&source.code, "mpi_operator"), "{}", source.path);
+        if !PURE_IN_PLUGIN.contains(&source.module.as_str()) {
+            continue;
+        }
+        for name in WATCHED.iter().chain(&["std::process", "std::io"]) {
+            assert!(!uses(&source.code, name), "{} uses {name}", source.path);
+        }
+        for module in ["args", "cluster", "handover", "run"] {
+            let path = format!("crate::{module}");
+            assert!(!uses(&source.code, &path), "{} uses {path}", source.path);
+        }
+        pure.insert(source.module);
+    }
+    assert_eq!(pure.len(), PURE_IN_PLUGIN.len(), "{pure:?}");
+    let manifest = fs::read_to_string(root().join("kubectl-mpi").join("Cargo.toml")).unwrap();
+    assert!(!manifest.contains("mpi-operator"));
+}
+
+#[test]
 fn every_module_opens_with_what_it_is() {
     let mut bare = Vec::new();
-    for folder in ["src", "tests", "e2e"] {
+    for folder in ["src", "tests", "e2e", "kubectl-mpi"] {
         for (path, text) in rust_files(folder) {
             if !text.starts_with("//! ") {
                 bare.push(path);
@@ -318,7 +348,7 @@ fn nothing_outside_tests_ends_by_a_panic() {
         "dbg!(",
     ];
     let mut found = Vec::new();
-    for source in sources() {
+    for source in sources().into_iter().chain(sources_of("kubectl-mpi/src")) {
         for (number, line) in source.code.lines().enumerate() {
             for text in banned.iter().filter(|text| line.contains(**text)) {
                 found.push(format!("{}:{}: {text}", source.path, number + 1));
@@ -331,7 +361,7 @@ fn nothing_outside_tests_ends_by_a_panic() {
 #[test]
 fn no_test_is_ignored() {
     let mark = ["#[", "ignore"].concat();
-    for folder in ["src", "tests", "e2e"] {
+    for folder in ["src", "tests", "e2e", "kubectl-mpi"] {
         for (path, text) in rust_files(folder) {
             assert!(!text.contains(&mark), "{path} has an ignored test");
         }
@@ -345,7 +375,7 @@ fn no_file_names_a_place_on_one_machine() {
         .iter()
         .map(|(a, b)| format!("{a}{b}"))
         .collect();
-    for folder in ["src", "tests", "e2e"] {
+    for folder in ["src", "tests", "e2e", "kubectl-mpi"] {
         for (path, text) in rust_files(folder) {
             for place in &places {
                 for (at, _) in text.match_indices(place.as_str()) {

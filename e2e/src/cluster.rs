@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
@@ -18,6 +18,17 @@ use crate::wait::poll;
 
 /// Namespace and name of the operator's Deployment, as shipped.
 pub const OPERATOR: &str = "mpi-operator";
+
+/// What a program printed, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Exit code; None after a signal.
+    pub code: Option<i32>,
+    /// All of stdout.
+    pub stdout: String,
+    /// All of stderr.
+    pub stderr: String,
+}
 
 /// A cluster that runs the operator.
 #[derive(Clone)]
@@ -56,6 +67,59 @@ impl Cluster {
         let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(args);
         output_of(command).await
+    }
+
+    /// Runs `kubectl mpi` with `args`, as kubectl would: the plugin itself, with kubectl in PATH.
+    /// None, said on stderr, if `MPI_E2E_PLUGIN` does not name it.
+    pub async fn plugin(&self, args: &[&str]) -> Result<Option<Answer>> {
+        let Some(plugin) = env::var_os("MPI_E2E_PLUGIN").map(PathBuf::from) else {
+            eprintln!("SKIPPED: MPI_E2E_PLUGIN is not set: it names the kubectl plugin");
+            return Ok(None);
+        };
+        // Behind `--` stands the command of a worker.
+        let end = args.iter().position(|arg| *arg == "--");
+        let (own, rest) = args.split_at(end.unwrap_or(args.len()));
+        let mut command = Command::new(&plugin);
+        command
+            .args(own)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(rest);
+        self.answer(command, &plugin).await.map(Some)
+    }
+
+    /// Runs `kubectl mpi` by way of kubectl.
+    pub async fn kubectl_mpi(&self, args: &[&str]) -> Result<Option<Answer>> {
+        let Some(plugin) = env::var_os("MPI_E2E_PLUGIN").map(PathBuf::from) else {
+            eprintln!("SKIPPED: MPI_E2E_PLUGIN is not set: it names the kubectl plugin");
+            return Ok(None);
+        };
+        let mut command = Command::new(&self.kubectl);
+        command.arg("mpi").args(args);
+        command.env("KUBECONFIG", &self.kubeconfig);
+        self.answer(command, &plugin).await.map(Some)
+    }
+
+    async fn answer(&self, mut command: Command, plugin: &Path) -> Result<Answer> {
+        let mut folders: Vec<PathBuf> = [plugin, Path::new(&self.kubectl)]
+            .into_iter()
+            .filter_map(Path::parent)
+            .map(Path::to_owned)
+            .collect();
+        folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+        command.env("PATH", env::join_paths(folders)?);
+        let shown = format!("{:?}", command.as_std());
+        let output = command
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .with_context(|| format!("starting {shown}"))?;
+        Ok(Answer {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
     }
 
     /// Runs `hack/cluster.sh` with `args`.
