@@ -38,7 +38,7 @@ deploy: cluster ## run this checkout's operator in the cluster
 	@hack/deploy.sh
 
 ##@ Code
-.PHONY: fmt lint unit deny crd verify e2e plugin
+.PHONY: fmt lint unit deny crd verify e2e e2e-versions plugin
 fmt: ## format the code
 	@cargo fmt --all
 lint: ## formatting, clippy, shellcheck
@@ -49,8 +49,11 @@ lint: ## formatting, clippy, shellcheck
 unit: ## the tests that need no cluster, of the operator and of the kubectl plugin
 	@hack/need.sh cc=build-essential
 	@cargo test --locked --package mpi-operator --package kubectl-mpi
-e2e: ## the end-to-end tests (one: hack/e2e.sh NAME)
-	@hack/e2e.sh
+# KUBERNETES reaches the script: variables of the command line of make are in its environment.
+e2e: ## the end-to-end tests (KUBERNETES=1.22: on that release; FILTER=suspend: only such)
+	@hack/e2e.sh $(FILTER)
+e2e-versions: ## a few of them on the oldest and the newest release
+	@hack/e2e-versions.sh
 crd: ## write the CRD manifests from the types
 	@hack/crd.sh write
 verify: ## fail if a generated file is not what its generator writes

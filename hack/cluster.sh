@@ -3,6 +3,7 @@
 # that are missing are installed. With CLUSTER=kind it is a kind cluster instead.
 #
 #   hack/cluster.sh up                 bring it up (again: returns at once)
+#   hack/cluster.sh build              only build its programs, which up does when they are missing
 #   hack/cluster.sh down               remove it, with all it left on the machine
 #   hack/cluster.sh status             its parts and nodes; exit code 0 if healthy
 #   hack/cluster.sh kubeconfig         print the path of its kubeconfig
@@ -56,6 +57,7 @@ command=${1:-help}
 (($# == 0)) || shift
 case $command in
   up | down) with_cluster_lock "${CLUSTER}_$command" ;;
+  build) build_programs ;;
   status) "${CLUSTER}_status" ;;
   kubeconfig) echo "$KUBECONFIG_FILE" ;;
   kubectl-path) "${CLUSTER}_kubectl" ;;

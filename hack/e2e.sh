@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # The end-to-end tests (crate e2e) on the local cluster, against the operator of this
-# checkout running as a Deployment. Arguments go to the test program, as in
+# checkout running as a Deployment.
 #
-#   hack/e2e.sh pi_sample --nocapture
+#   hack/e2e.sh                             all of them
+#   hack/e2e.sh suspend --nocapture         those with "suspend" in their name
+#   hack/e2e.sh --test=pi_sample            those of e2e/tests/pi_sample.rs; may come several times
+#   KUBERNETES=1.22 hack/e2e.sh             on another release, one of hack/k8s
 #
 # After a failure the cluster stays as it is, to look at. In CI (CI=true) it is always
 # removed in the end, so that nothing goes on running.
@@ -14,6 +17,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 if [[ ${CI:-} == true ]]; then
   trap '"$HACK/cluster.sh" down' EXIT
 fi
+
+programs=()
+while [[ ${1:-} == --test=* ]]; do
+  program=${1#--test=}
+  [[ -f $REPO/e2e/tests/$program.rs ]] || die "no e2e/tests/$program.rs"
+  programs+=(--test "$program")
+  shift
+done
 
 "$HACK/cluster.sh" up
 "$HACK/cluster.sh" load "$("$HACK/images.sh" openmpi)"
@@ -36,12 +47,14 @@ packages=(--package e2e --package kubectl-mpi)
 cargo build --locked "${packages[@]}" || die "the kubectl plugin does not build"
 export MPI_E2E_PLUGIN="${CARGO_TARGET_DIR:-$REPO/target}/debug/kubectl-mpi"
 
-say "running the end-to-end tests"
-if ! cargo test --locked "${packages[@]}" --no-fail-fast -- "$@"; then
+# Said by the server itself: with CLUSTER=kind the version is not ours to choose.
+version=$("$HACK/cluster.sh" kubectl get --raw /version | sed -n 's/^ *"gitVersion": "\(.*\)",$/\1/p')
+say "running the end-to-end tests on Kubernetes $version"
+if ! cargo test --locked "${packages[@]}" --no-fail-fast "${programs[@]}" -- "$@"; then
   echo "---- operator log ----" >&2
   "$HACK/cluster.sh" kubectl --namespace mpi-operator logs deployment/mpi-operator --tail 200 >&2 || true
   echo "---- pods ----" >&2
   "$HACK/cluster.sh" kubectl get pods --all-namespaces -o wide >&2 || true
   [[ ${CI:-} == true ]] || echo "The cluster is still up: export KUBECONFIG=$KUBECONFIG_FILE" >&2
-  die "end-to-end tests failed"
+  die "end-to-end tests failed on Kubernetes $version"
 fi

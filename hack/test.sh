@@ -6,7 +6,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 cd "$REPO"
-steps=(lint verify deny unit e2e)
+steps=(lint verify deny unit e2e e2e-versions)
 times=()
 for step in "${steps[@]}"; do
   started=$SECONDS

@@ -49,7 +49,7 @@ need_root() {
 check_machine() {
   command -v go >/dev/null || die "go is missing: install Go 1.26 or newer (the cluster's programs are built from Go modules)"
   need_programs containerd=containerd runc=runc ip=iproute2 iptables=iptables openssl=openssl \
-    flock=util-linux /usr/lib/cni/bridge=containernetworking-plugins
+    flock=util-linux nsenter=util-linux /usr/lib/cni/bridge=containernetworking-plugins
 }
 
 # What a running cluster was made with: another value means it has to be made anew.

@@ -53,10 +53,13 @@ start_controllers() {
     --root-ca-file "$PKI/ca.crt" \
     --kube-api-qps 200 --kube-api-burst 400 \
     --node-monitor-grace-period "$NODE_MONITOR_GRACE" --node-monitor-period 2s
+  local flags=()
+  # Up to 1.22 it also serves without keys, on one port for all clusters of a machine.
+  at_least 23 || flags+=(--port 0)
   start kube-scheduler "$(program kube-scheduler)" \
     --kubeconfig "$PKI/scheduler.kubeconfig" --leader-elect=false \
     --bind-address 127.0.0.1 --secure-port "$SCHEDULER_PORT" \
-    --kube-api-qps 200 --kube-api-burst 400
+    --kube-api-qps 200 --kube-api-burst 400 "${flags[@]}"
 }
 
 start_coredns() {
@@ -74,6 +77,24 @@ start_coredns() {
 }
 COREFILE
   start coredns "$(program coredns)" -conf "$CLUSTER_DIR/Corefile"
+}
+
+# Up to 1.29 a kubelet keeps the logs of pods in /var/log/pods and deletes there what is not of a
+# pod of its own. So that nodes do not delete each other's, a node of such a release has a mount
+# namespace of its own, in which that folder is one of the node's.
+start_on_node() { # NODE PART COMMAND...
+  local node=$1 part=$2 dir="$CLUSTER_DIR/$1"
+  shift 2
+  if at_least 30; then
+    start "$node.$part" "$@"
+  elif [[ $part == containerd ]]; then
+    mkdir -p /var/log/pods /var/log/containers "$dir/pod-logs" "$dir/container-logs"
+    # shellcheck disable=SC2016  # expanded by that shell
+    start "$node.$part" unshare --mount sh -c \
+      'mount --bind "$0/pod-logs" /var/log/pods && mount --bind "$0/container-logs" /var/log/containers && exec "$@"' "$dir" "$@"
+  else
+    start "$node.$part" nsenter --mount="/proc/$(cat "$RUN_DIR/$node.containerd.pid")/ns/mnt" "$@"
+  fi
 }
 
 start_containerd() { # NODE
@@ -134,13 +155,12 @@ disabled_plugins = [
         Root = "$run/runc"
         SystemdCgroup = false
 TOML
-  start "$node.containerd" containerd --config "$dir/containerd.toml"
+  start_on_node "$node" containerd containerd --config "$dir/containerd.toml"
 }
 
 start_kubelet() { # NODE
-  local node=$1 dir="$CLUSTER_DIR/$1" n minor
+  local node=$1 dir="$CLUSTER_DIR/$1" n flags=()
   n=$(node_number "$node")
-  minor=${KUBERNETES#1.}
   mkdir -p "$dir/kubelet" "$dir/pod-logs"
   : >"$dir/resolv.conf" # pods ask CoreDNS and nobody else
   cat >"$dir/kubelet.yaml" <<YAML
@@ -156,13 +176,13 @@ authentication:
   webhook: {enabled: true}
   x509: {clientCAFile: $PKI/ca.crt}
 authorization: {mode: Webhook}
-containerRuntimeEndpoint: unix://$(node_socket "$node")
+$(! at_least 27 || echo "containerRuntimeEndpoint: unix://$(node_socket "$node")")
 cgroupDriver: cgroupfs
 cgroupRoot: /$CGROUP/$node
 enforceNodeAllocatable: []
-$( ((minor < 35)) || echo "failCgroupV1: false")
+$(! at_least 35 || echo "failCgroupV1: false")
+$(! at_least 30 || echo "podLogsDir: $dir/pod-logs")
 failSwapOn: false
-podLogsDir: $dir/pod-logs
 volumePluginDir: $dir/plugins
 resolvConf: $dir/resolv.conf
 clusterDNS: [$HOST_IP]
@@ -178,7 +198,10 @@ kubeAPIBurst: 200
 eventRecordQPS: 100
 eventBurst: 200
 YAML
-  start "$node.kubelet" "$(program kubelet)" --config "$dir/kubelet.yaml" \
+  # Up to 1.23 the default is Docker; up to 1.26 the socket is a flag.
+  at_least 24 || flags+=(--container-runtime remote)
+  at_least 27 || flags+=(--container-runtime-endpoint "unix://$(node_socket "$node")")
+  start_on_node "$node" kubelet "$(program kubelet)" --config "$dir/kubelet.yaml" \
     --kubeconfig "$PKI/$node.kubeconfig" --root-dir "$dir/kubelet" --cert-dir "$dir/kubelet-pki" \
-    --hostname-override "$node" --node-ip "$(node_ip "$node")"
+    --hostname-override "$node" --node-ip "$(node_ip "$node")" "${flags[@]}"
 }
