@@ -712,13 +712,444 @@ fn a_shrink_retires_deletes_and_lowers_parallelism_in_this_order() {
             Action::DeletePod { .. } => Some("delete"),
             Action::Patch {
                 kind: ObjectKind::Job,
+                body,
                 ..
-            } => Some("parallelism"),
+            } if body["spec"]["parallelism"].is_null() => Some("hosts"),
+            Action::Patch { kind, .. } => Some(match kind {
+                ObjectKind::ConfigMap => "files",
+                ObjectKind::Pod => "refresh",
+                _ => "parallelism",
+            }),
             _ => None,
         })
         .collect();
     // The worker is retired long since.
-    assert_eq!(steps, ["delete", "parallelism"], "{}", world.describe());
+    let wanted = ["files", "refresh", "hosts", "delete", "parallelism"];
+    assert_eq!(steps, wanted, "{}", world.describe());
+    // Who leaves is on record before all that, and off it at the end.
+    let first = world.log[before..].iter().find(|entry| {
+        let only_status = entry.text.starts_with("status");
+        !only_status || entry.text.contains(r#""leaving":"2""#)
+    });
+    assert!(first.is_some_and(|entry| entry.action.is_none()));
+    assert!(world.status()["scaleIn"].is_null());
+}
+
+fn scale_in(names: &[u32], min: u32) -> Value {
+    let names: Vec<String> = names.iter().map(|i| format!("pi-worker-{i}")).collect();
+    json!({ "elasticPolicy": { "minReplicas": min, "removeFirst": names } })
+}
+
+/// Shrinks or grows, and which indexes have another pod afterwards, or none, or one for the first
+/// time.
+fn changed(world: &mut World, workers: u32) -> Vec<u32> {
+    let before = world.worker_uids();
+    world.scale(workers);
+    world.advance(12);
+    let after = world.worker_uids();
+    assert_eq!(after.len(), workers as usize, "{}", world.describe());
+    (0..10).filter(|i| before.get(i) != after.get(i)).collect()
+}
+
+#[test]
+fn a_name_acts_once_until_the_list_changes() {
+    let mut world = long_running(6, scale_in(&[1, 4], 1));
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(5);
+    assert_eq!(changed(&mut world, 4), [1, 4]);
+    assert_eq!(world.status()["scaleIn"]["handled"], "1,4");
+    assert_eq!(changed(&mut world, 6), [1, 4]);
+    assert_eq!(changed(&mut world, 5), [5], "{}", world.describe());
+    // The same names in another order are another list.
+    world.edit(scale_in(&[4, 1], 1));
+    assert!(world.status()["scaleIn"].is_null(), "{}", world.status());
+    assert_eq!(changed(&mut world, 4), [4]);
+    assert_eq!(world.status()["scaleIn"]["handled"], "4");
+    // The other name has not acted yet.
+    assert_eq!(changed(&mut world, 3), [1]);
+    assert_eq!(world.status()["scaleIn"]["handled"], "1,4");
+    world.edit(json!({ "elasticPolicy": { "removeFirst": null } }));
+    assert!(world.status()["scaleIn"].is_null(), "{}", world.status());
+    assert_eq!(world.tries.len(), 1, "{}", world.describe());
+    world.settle();
+    world.at_rest();
+}
+
+#[test]
+fn a_shrink_that_is_called_off_leaves_its_names_unused() {
+    let mut world = long_running(4, scale_in(&[1], 1));
+    world.script.fails_on_loss = None;
+    world.script.unready.insert(2);
+    start(&mut world);
+    world.advance(5);
+    let before = world.worker_uids();
+    world.scale(3);
+    world.advance(5);
+    assert_eq!(world.condition("Degraded"), "True/ShrinkWaits");
+    assert_eq!(world.status()["scaleIn"]["leaving"], "1");
+    world.scale(4);
+    world.advance(5);
+    assert_eq!(world.worker_uids(), before);
+    assert!(world.status()["scaleIn"].is_null(), "{}", world.status());
+    world.script.unready.clear();
+    world.advance(5);
+    assert_eq!(changed(&mut world, 3), [1]);
+}
+
+#[test]
+fn another_list_changes_a_shrink_that_waits_and_not_one_that_has_begun() {
+    let mut world = long_running(4, scale_in(&[1], 1));
+    world.script.fails_on_loss = None;
+    world.script.unready.insert(2);
+    start(&mut world);
+    world.advance(5);
+    world.scale(3);
+    world.advance(5);
+    world.edit(scale_in(&[0], 1));
+    world.advance(1);
+    assert_eq!(world.status()["scaleIn"]["leaving"], "0");
+    world.script.unready.clear();
+    world.advance(12);
+    assert_eq!(world.worker_indexes(), [1, 2, 3]);
+
+    // Died after the delete, and finds another list and the worker back.
+    let mut world = long_running(4, scale_in(&[1], 1));
+    world.script.fails_on_loss = None;
+    world.script.unready.insert(2);
+    start(&mut world);
+    world.advance(5);
+    world.scale(3);
+    world.advance(5);
+    world.stop_operator();
+    world.delete_worker(1);
+    world.script.unready.clear();
+    world.edit(scale_in(&[0], 1));
+    world.advance(10);
+    assert_eq!(world.worker_indexes(), [0, 1, 2, 3]);
+    world.start_operator();
+    world.advance(10);
+    assert_eq!(world.worker_indexes(), [0, 2, 3], "{}", world.describe());
+    assert!(world.status()["scaleIn"].is_null(), "the list is a new one");
+    world.settle();
+    world.at_rest();
+}
+
+#[test]
+fn a_worker_whose_node_leaves_goes_after_the_named_and_before_the_cheap() {
+    let mut world = long_running(6, scale_in(&[5], 1));
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(5);
+    let cheap = world.worker(2).unwrap();
+    world.change("Pod", &cheap, |pod| {
+        pod["metadata"]["annotations"][names::DELETION_COST_ANNOTATION] = json!("-5");
+    });
+    // Workers 1, 3 and 5 are there.
+    world.cordoned.insert("n2".to_owned());
+    world.advance(1);
+    assert_eq!(changed(&mut world, 5), [5]);
+    assert_eq!(world.looks, 0, "the name was enough");
+    assert_eq!(changed(&mut world, 4), [3]);
+    assert_eq!(world.looks, 2);
+    assert_eq!(changed(&mut world, 2), [1, 2]);
+    world.settle();
+    world.at_rest();
+}
+
+#[test]
+fn a_node_is_asked_anew_for_each_shrink() {
+    let mut world = long_running(6, json!({}));
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(5);
+    assert_eq!(changed(&mut world, 5), [5]);
+    world.cordoned.insert("n2".to_owned());
+    assert_eq!(changed(&mut world, 4), [3]);
+}
+
+#[test]
+fn a_shrink_gives_up_a_worker_without_a_node_before_any_other() {
+    let mut world = long_running(3, scale_in(&[], 2));
+    world.script.unschedulable.insert(1);
+    start(&mut world);
+    world.advance(5);
+    let cheap = world.worker(0).unwrap();
+    world.change("Pod", &cheap, |pod| {
+        pod["metadata"]["annotations"][names::DELETION_COST_ANNOTATION] = json!("-5");
+    });
+    world.advance(1);
+    assert_eq!(changed(&mut world, 2), [1]);
+    assert_eq!(world.worker_indexes(), [0, 2]);
+}
+
+#[test]
+fn a_named_worker_goes_though_another_is_missing_and_that_one_comes_back() {
+    let mut world = long_running(4, scale_in(&[1], 1));
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(5);
+    world.script.quota = Some(5);
+    world.delete_worker(3);
+    world.advance(1);
+    world.scale(3);
+    world.advance(30);
+    assert_eq!(world.worker_indexes(), [0, 2, 3], "{}", world.describe());
+}
+
+#[test]
+fn a_shrink_and_a_growth_of_a_program_that_is_not_elastic_are_no_loss() {
+    for policy in ["WaitForWorkersReady", "AtStartup"] {
+        let mut world = long_running(
+            4,
+            json!({
+                "launcherCreationPolicy": policy,
+                "runPolicy": { "backoffLimit": 0, "workerLossPolicy": "RestartLauncher" },
+            }),
+        );
+        world.script.fails_on_loss = None;
+        start(&mut world);
+        world.advance(10);
+        let cheap = world.worker(1).unwrap();
+        world.change("Pod", &cheap, |pod| {
+            pod["metadata"]["annotations"][names::DELETION_COST_ANNOTATION] = json!("-5");
+        });
+        world.advance(1);
+        assert_eq!(changed(&mut world, 3), [1]);
+        let data = &world.get("ConfigMap", "pi-config")["data"];
+        let hosts = |key: &str| -> Vec<char> {
+            let lines = data[key].as_str().unwrap().lines();
+            let lines = lines.filter_map(|line| line.split("pi-worker-").nth(1));
+            lines.map(|rest| rest.chars().next().unwrap()).collect()
+        };
+        assert_eq!(hosts("hostfile"), ['0', '2', '3'], "{policy}: {data}");
+        assert_eq!(hosts("discover_hosts.sh"), ['0', '2', '3'], "{policy}");
+        assert_eq!(changed(&mut world, 4), [1]);
+        world.advance(60);
+        assert_eq!(world.tries.len(), 1, "{policy}: {}", world.describe());
+        assert!(!world.is("Degraded"), "{policy}: {}", world.status());
+        world.settle();
+        world.at_rest();
+    }
+}
+
+#[test]
+fn a_lost_worker_of_an_elastic_program_is_told_until_it_is_back() {
+    let mut world = long_running(3, scale_in(&[], 1));
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(5);
+    world.script.unready.insert(1);
+    world.delete_worker(1);
+    world.advance(60);
+    assert_eq!(world.condition("Degraded"), "True/WorkerLost");
+    assert!(world.message("Degraded").contains("worker 1 was lost"));
+    world.script.unready.clear();
+    world.advance(30);
+    assert!(!world.is("Degraded"), "{}", world.status());
+    assert_eq!(world.tries.len(), 1);
+    world.settle();
+    world.at_rest();
+}
+
+#[test]
+fn a_launcher_starts_with_the_minimum_and_the_others_join() {
+    let mut world = long_running(5, scale_in(&[], 2));
+    world.script.unready.extend([2, 3, 4]);
+    start(&mut world);
+    world.advance(3);
+    assert!(world.is("Running"), "{}", world.status());
+    assert_eq!(world.condition("WorkersReady"), "True/EnoughReady");
+    assert!(world.message("WorkersReady").contains("2/5"));
+    let lines = |world: &World, key: &str| {
+        let data = &world.get("ConfigMap", "pi-config")["data"];
+        data[key].as_str().unwrap().lines().count()
+    };
+    assert_eq!(lines(&world, "hostfile"), 2);
+    world.script.unready.clear();
+    world.advance(12);
+    assert_eq!(world.condition("WorkersReady"), "True/AllReady");
+    assert_eq!(lines(&world, "hostfile"), 5);
+    assert_eq!(lines(&world, "discover_hosts.sh"), 6);
+    assert_eq!(world.tries.len(), 1);
+    assert_eq!(
+        world.wrote("patch Job pi-launcher"),
+        1,
+        "{}",
+        world.describe()
+    );
+    world.settle();
+    world.at_rest();
+}
+
+#[test]
+fn workers_that_join_before_the_launcher_pod_is_there_do_not_hold_it_again() {
+    let mut world = long_running(5, scale_in(&[], 2));
+    world.script.ready_after = 3;
+    world.script.unready.extend([2, 3, 4]);
+    world.until("the launcher is let go", 60, |world| {
+        world.wrote("patch Job pi-launcher") == 1
+    });
+    world.script.unready.clear();
+    for index in [2, 3, 4] {
+        let name = world.worker(index).unwrap();
+        world.set_ready(&name, true);
+    }
+    world.react();
+    world.advance(10);
+    assert_eq!(
+        world.wrote("patch Job pi-launcher"),
+        1,
+        "{}",
+        world.describe()
+    );
+    assert_eq!(world.tries.len(), 1);
+}
+
+#[test]
+fn the_files_are_written_once_a_second_at_most_and_the_kubelet_is_told_each_time() {
+    let mut world = long_running(8, scale_in(&[], 1));
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(5);
+    let before = world.log.len();
+    for step in 0..20_u32 {
+        world.scale(8 - step % 7);
+        if step % 3 == 0 {
+            world.advance(1);
+        }
+    }
+    world.advance(15);
+    let of = |text: &str| -> Vec<jiff::Timestamp> {
+        let log = world.log[before..].iter();
+        log.filter(|entry| entry.text.starts_with(text))
+            .map(|entry| entry.at)
+            .collect()
+    };
+    let files = of("patch ConfigMap");
+    assert!(files.len() > 2, "{}", world.describe());
+    assert!(files.windows(2).all(|pair| pair[0] < pair[1]), "{files:?}");
+    assert_eq!(of("patch Pod pi-launcher"), files);
+    let pod = world.launchers().pop().unwrap();
+    assert_eq!(
+        world.get("Pod", &pod)["metadata"]["annotations"][names::FILES_ANNOTATION],
+        world.get("ConfigMap", "pi-config")["metadata"]["annotations"][names::CONTENT_ANNOTATION],
+    );
+}
+
+#[test]
+fn a_launcher_that_reads_the_files_at_its_start_costs_no_refresh() {
+    let mut world = World::new(spec(3, json!({})));
+    finish(&mut world);
+    assert_eq!(
+        world.wrote("patch Pod pi-launcher"),
+        0,
+        "{}",
+        world.describe()
+    );
+}
+
+#[test]
+fn a_launcher_between_two_tries_is_held_before_a_worker_leaves() {
+    let mut world = World::new(spec(4, scale_in(&[1], 1)));
+    world.script.tries = [(8, 1)].into();
+    world.script.then = (100_000, 0);
+    world.script.fails_on_loss = None;
+    world.until("the first try has failed", 60, |world| {
+        world.tries.len() == 1 && !world.launched() && world.charged() == 1
+    });
+    let before = world.log.len();
+    world.scale(3);
+    let entry = |text: &str| {
+        world.log[before..]
+            .iter()
+            .position(|e| e.text.contains(text))
+    };
+    let held = entry(r#""suspend":true"#).expect("held");
+    assert!(
+        held < entry("delete Pod pi-worker-1").unwrap(),
+        "{}",
+        world.describe()
+    );
+    world.until("the second try runs", 60, |world| {
+        world.tries.len() == 2 && world.launched()
+    });
+    let data = &world.get("ConfigMap", "pi-config")["data"];
+    assert!(
+        !data["hostfile"].as_str().unwrap().contains("pi-worker-1"),
+        "{data}"
+    );
+}
+
+#[test]
+fn a_name_that_no_worker_can_have_stops_the_shrink_before_anything_is_done() {
+    let mut world = long_running(4, json!({}));
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(12);
+    for (bad, text) in [
+        (
+            "pi-worker-10000",
+            "removeFirst[1]: Invalid value: \"pi-worker-10000\"",
+        ),
+        (
+            "po-worker-1",
+            "removeFirst[1]: Invalid value: \"po-worker-1\"",
+        ),
+        (
+            "pi-worker-1",
+            "removeFirst[1]: Duplicate value: \"pi-worker-1\"",
+        ),
+    ] {
+        let (before, pods) = (world.log.len(), world.worker_uids());
+        world.edit(json!({
+            "elasticPolicy": { "removeFirst": ["pi-worker-1", bad] },
+            "mpiReplicaSpecs": { "Worker": { "replicas": 3 } },
+        }));
+        world.advance(20);
+        assert_eq!(world.condition("Invalid"), "True/ValidationError", "{bad}");
+        assert!(
+            world.message("Invalid").contains(text),
+            "{}",
+            world.message("Invalid")
+        );
+        let touched = |entry: &&support::Entry| entry.action.is_some();
+        assert_eq!(
+            world.log[before..].iter().filter(touched).count(),
+            0,
+            "{bad}"
+        );
+        assert_eq!(world.worker_uids(), pods);
+        world.edit(json!({
+            "elasticPolicy": null, "mpiReplicaSpecs": { "Worker": { "replicas": 4 } },
+        }));
+        world.advance(12);
+        assert!(!world.is("Invalid"));
+    }
+    world.edit(scale_in(&[1], 1));
+    assert_eq!(changed(&mut world, 3), [1]);
+    assert_eq!(world.tries.len(), 1);
+}
+
+#[test]
+fn a_shrink_to_nothing_is_refused_and_touches_nobody() {
+    let mut world = long_running(2, json!({}));
+    start(&mut world);
+    world.advance(12);
+    let pods = world.worker_uids();
+    world.scale(0);
+    world.advance(30);
+    assert_eq!(world.condition("Invalid"), "True/ValidationError");
+    assert!(
+        world
+            .message("Invalid")
+            .contains("spec.mpiReplicaSpecs[Worker].replicas")
+    );
+    assert_eq!(world.worker_uids(), pods);
+    world.scale(2);
+    world.advance(12);
+    assert!(!world.is("Invalid"));
+    assert_eq!(world.worker_uids(), pods);
 }
 
 #[test]
@@ -1525,6 +1956,53 @@ fn a_crash_after_any_write_of_a_scale_in_leads_to_the_same_end() {
         world.advance(3);
         world.scale(2);
         world.advance(30);
+        end_try(world, 0);
+        world.until("the job ends", 300, World::ended);
+    });
+}
+
+/// A step of a history that shrinks or grows: only these indexes may change.
+#[track_caller]
+fn only(world: &mut World, workers: u32, indexes: &[u32]) {
+    // A crash in mid-step is part of the step.
+    assert_eq!(changed(world, workers), indexes, "{}", world.describe());
+}
+
+#[test]
+fn a_crash_after_any_write_of_a_shrink_and_a_growth_touches_nobody_else() {
+    crash_everywhere(|world| {
+        world.script.tries = [(1000, 0)].into();
+        world.script.fails_on_loss = None;
+        world.submit(spec(6, scale_in(&[1, 4], 1)));
+        world.until("the launcher runs", 300, World::launched);
+        world.until("all are Ready", 300, |world| world.ready_workers() == 6);
+        world.advance(5);
+        only(world, 4, &[1, 4]);
+        only(world, 6, &[1, 4]);
+        // The old list does not act again.
+        only(world, 5, &[5]);
+        world.edit(scale_in(&[2], 1));
+        only(world, 4, &[2]);
+        end_try(world, 0);
+        world.until("the job ends", 300, World::ended);
+    });
+}
+
+#[test]
+fn a_crash_after_any_write_of_a_shrink_of_a_job_with_gaps_removes_the_same() {
+    crash_everywhere(|world| {
+        world.script.tries = [(1000, 0)].into();
+        world.script.fails_on_loss = None;
+        world.submit(spec(6, scale_in(&[1], 1)));
+        world.until("the launcher runs", 300, World::launched);
+        world.until("all are Ready", 300, |world| world.ready_workers() == 6);
+        world.advance(5);
+        only(world, 5, &[1]);
+        // The Job controller fills a gap with the lowest free index, which is 1 and not 3.
+        world.edit(scale_in(&[3], 1));
+        only(world, 4, &[3]);
+        assert_eq!(world.worker_indexes(), [0, 2, 4, 5], "{}", world.describe());
+        assert_eq!(world.status()["scaleIn"]["handled"], "3");
         end_try(world, 0);
         world.until("the job ends", 300, World::ended);
     });

@@ -126,7 +126,7 @@ fn schema(features: CrdFeatures) -> Value {
     if features.cel {
         add_rules(&mut spec);
     }
-    json!({
+    let mut root = json!({
         "description": "MPIJob runs one MPI program: a launcher pod that starts when its workers \
                         are Ready, and the worker pods that it reaches by ssh.",
         "type": "object",
@@ -143,7 +143,25 @@ fn schema(features: CrdFeatures) -> Value {
             "spec": spec,
             "status": status,
         },
-    })
+    });
+    if features.cel {
+        set(
+            &mut root,
+            "/x-kubernetes-validations",
+            // Compared by `==`, whose estimated cost is that of the shorter text: nothing bounds the
+            // length of metadata.name in a schema.
+            json!([{
+                "rule": "!has(self.spec) || !has(self.spec.elasticPolicy) || \
+                         !has(self.spec.elasticPolicy.removeFirst) || \
+                         self.spec.elasticPolicy.removeFirst.all(name, \
+                         !name.contains('-worker-') || \
+                         name.substring(0, name.lastIndexOf('-worker-')) == self.metadata.name)",
+                "message": "spec.elasticPolicy.removeFirst must name workers of this job: its name, \
+                            -worker-, an index",
+            }]),
+        );
+    }
+    root
 }
 
 /// 2020-12 keeps what stands beside a `$ref`, which is where the description of a field is.
@@ -184,6 +202,13 @@ fn add_rules(spec: &mut Value) {
                 "message": "runPolicy.managedBy cannot be changed once it is set",
             },
             {
+                "rule": "!has(self.elasticPolicy) || !has(self.mpiReplicaSpecs.Worker) || \
+                         !has(self.mpiReplicaSpecs.Worker.replicas) || \
+                         self.mpiReplicaSpecs.Worker.replicas >= 1",
+                "message": "the replicas of Worker must not be below 1; suspend the job to stop \
+                            its workers",
+            },
+            {
                 "rule": replicas("<=", "minReplicas"),
                 "message": "elasticPolicy.minReplicas must not be above the replicas of Worker",
             },
@@ -200,6 +225,14 @@ fn add_rules(spec: &mut Value) {
             "rule": "!has(self.minReplicas) || !has(self.maxReplicas) || \
                      self.minReplicas <= self.maxReplicas",
             "message": "minReplicas must not be above maxReplicas",
+        }]),
+    );
+    set(
+        spec,
+        "/properties/elasticPolicy/properties/removeFirst/items/x-kubernetes-validations",
+        json!([{
+            "rule": "self.matches('^.+-worker-(0|[1-9][0-9]{0,4})$')",
+            "message": "must be the hostname of a worker, as pi-worker-3",
         }]),
     );
     // On changes only: a stored text that the Go operator never checked must not stop an update

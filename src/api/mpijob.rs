@@ -161,9 +161,12 @@ pub struct ElasticPolicy {
     #[schemars(range(min = 1, max = 100_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
-    /// Hostnames of the workers that leave first when `replicas` shrinks, as `pi-worker-3`. A
-    /// preference: by itself it removes nothing. At most 1000.
+    /// Hostnames of the workers that leave first when `replicas` shrinks, as `pi-worker-3`, in this
+    /// order. By itself it removes nothing. A name acts once: a worker that grew back under it does
+    /// not leave because of the same list; it acts again once the list has changed. At most 1000,
+    /// each of them once.
     #[schemars(length(max = 1000), inner(length(max = 63)))]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remove_first: Option<Vec<String>>,
 }
@@ -205,6 +208,30 @@ pub struct MpiJobStatus {
     /// Tries of the launcher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<LauncherStatus>,
+    /// Workers that leave, and those that left because `elasticPolicy.removeFirst` names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_in: Option<ScaleInStatus>,
+}
+
+/// Who leaves when the number of workers shrinks. Written before the first of them goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaleInStatus {
+    /// Indexes of the workers that leave now, as `1,4-5`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<String>,
+    /// When the newest worker was created that was there when `leaving` was decided. One of
+    /// `leaving` that is younger was removed and came back. RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub newest_worker: Option<String>,
+    /// Indexes of the workers that have left because `removeFirst` names them. They do not leave
+    /// again because of the same list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handled: Option<String>,
+    /// Digest of the `removeFirst` that all this speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<String>,
 }
 
 /// Tries of the launcher.

@@ -45,6 +45,11 @@ pub const HOSTS_ANNOTATION: &str = "mpi-operator.kubeflow.org/hosts";
 /// On the launcher Job: the MPIJob was suspended after this Job had been released, so the Job is
 /// not used again.
 pub const ENDED_ANNOTATION: &str = "mpi-operator.kubeflow.org/run-ended";
+/// On a launcher pod: digest of the files that its kubelet was last told to mount again. Any change
+/// of a pod makes its kubelet look at the volumes; without one it looks each minute or so.
+pub const FILES_ANNOTATION: &str = "mpi-operator.kubeflow.org/files";
+/// On a pod: which one a shrink removes first, as a ReplicaSet does.
+pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// On an MPIJob: `true` deletes it when its `ttlSecondsAfterFinished` is over.
 pub const DELETE_AFTER_TTL_ANNOTATION: &str = "mpi-operator.kubeflow.org/delete-after-ttl";
 /// On an MPIJob: `true` removes its launcher pods as well, where cleanPodPolicy is All. The launcher

@@ -47,6 +47,8 @@ pub const TEMPLATE_RESTART_POLICY: &str = "SetPodTemplateRestartPolicy";
 
 /// Every wanted worker is Ready.
 pub const ALL_READY: &str = "AllReady";
+/// Not every wanted worker is Ready, but `minReplicas` of them are.
+pub const ENOUGH_READY: &str = "EnoughReady";
 /// Some workers are on their way.
 pub const WAITING_FOR_WORKERS: &str = "WaitingForWorkers";
 /// No node takes a worker.
@@ -74,5 +76,9 @@ pub const INDEXED_JOB_UNAVAILABLE: &str = "IndexedJobUnavailable";
 pub const LEGACY_WORKER_LOST: &str = "LegacyWorkerLost";
 /// A template was edited, but pods of the old one run.
 pub const TEMPLATE_CHANGE_IGNORED: &str = "TemplateChangeIgnored";
+/// Fewer workers are wanted, but one that stays has to be Ready first.
+pub const SHRINK_WAITS: &str = "ShrinkWaits";
+/// More workers are wanted than the worker Job has room for.
+pub const GROWTH_WAITS: &str = "GrowthWaits";
 /// The launcher started although our own readiness probe did not pass.
 pub const PROBE_BYPASSED: &str = "ProbeBypassed";

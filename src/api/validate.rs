@@ -26,7 +26,7 @@ pub const MAX_MESSAGE: usize = 1024;
 /// Longest quote of a user's text inside one violation, in bytes.
 const MAX_QUOTE: usize = 200;
 
-/// Most entries of `removeFirst` that are named in warnings; the message is cut anyway.
+/// Most entries of one list that are named; the message is cut anyway.
 const MAX_NAMED: usize = 5;
 
 /// A spec that can be run, with every default filled in.
@@ -68,8 +68,8 @@ pub struct ValidJob {
     pub max_workers: u32,
     /// The job has an `elasticPolicy`.
     pub elastic: bool,
-    /// Hostnames of the workers that leave first.
-    pub remove_first: Vec<String>,
+    /// Indexes of the workers that leave first, in this order, each once.
+    pub remove_first: Vec<u32>,
     /// What is odd but does not stop the job, such as an unknown launcherCreationPolicy.
     pub warnings: Vec<Violation>,
 }
@@ -389,7 +389,7 @@ struct Elastic {
     asked_for: bool,
     min_ready: u32,
     max_workers: u32,
-    remove_first: Vec<String>,
+    remove_first: Vec<u32>,
 }
 
 /// What the checks have found so far.
@@ -612,27 +612,41 @@ impl Findings {
                 )),
             }
         }
+        self.check_remove_first(name, policy, &mut elastic);
+        elastic
+    }
+
+    /// A name that no worker can have is refused, not skipped: whoever wrote it means a worker, and
+    /// the shrink that it belongs to would take another one.
+    fn check_remove_first(&mut self, name: &str, policy: &ElasticPolicy, elastic: &mut Elastic) {
         let mut seen = BTreeSet::new();
-        let mut unknown = 0;
-        let entries = policy.remove_first.iter().flatten().enumerate();
-        for (index, hostname) in entries {
-            if is_worker_hostname(name, hostname) {
-                if seen.insert(hostname) {
-                    elastic.remove_first.push(hostname.clone());
-                }
-                continue;
-            }
-            unknown += 1;
-            if unknown <= MAX_NAMED {
-                let wanted = format!("{name}-worker-<index>");
-                self.warnings.push(Violation::invalid(
-                    format!("spec.elasticPolicy.removeFirst[{index}]"),
+        let mut wrong = 0;
+        for (at, hostname) in policy.remove_first.iter().flatten().enumerate() {
+            let path = || remove_first_path(at);
+            let violation = match worker_index(name, hostname) {
+                None => Violation::invalid(
+                    path(),
                     quote(hostname),
-                    &format!("ignored: no worker hostname of this job, which are {wanted}"),
-                ));
+                    &format!("must be the hostname of a worker of this job, {name}-worker-<index>"),
+                ),
+                Some(index) if index >= MAX_WORKERS.unsigned_abs() => Violation::invalid(
+                    path(),
+                    quote(hostname),
+                    &format!("the index must be less than {MAX_WORKERS}"),
+                ),
+                Some(index) if !seen.insert(index) => {
+                    Violation::new(path(), format!("Duplicate value: {}", quote(hostname)))
+                }
+                Some(index) => {
+                    elastic.remove_first.push(index);
+                    continue;
+                }
+            };
+            wrong += 1;
+            if wrong <= MAX_NAMED {
+                self.broken(violation);
             }
         }
-        elastic
     }
 
     /// Whether the launcher waits for its workers.
@@ -729,11 +743,34 @@ fn why_no_dns_label(label: &str) -> Vec<&'static str> {
     why
 }
 
-/// Whether `hostname` is what [`names::worker_hostname`] makes of some index.
-fn is_worker_hostname(job: &str, hostname: &str) -> bool {
+/// The index of which [`names::worker_hostname`] makes `hostname`.
+fn worker_index(job: &str, hostname: &str) -> Option<u32> {
     hostname
         .strip_prefix(job)
         .and_then(|rest| rest.strip_prefix("-worker-"))
         .and_then(|index| index.parse::<u32>().ok())
-        .is_some_and(|index| names::worker_hostname(job, index) == hostname)
+        .filter(|index| names::worker_hostname(job, *index) == hostname)
+}
+
+/// Path of one entry of `removeFirst`.
+fn remove_first_path(at: usize) -> String {
+    format!("spec.elasticPolicy.removeFirst[{at}]")
+}
+
+/// The entries of `removeFirst` that name no worker of a worker Job with room for so many indexes.
+#[must_use]
+pub fn out_of_range(name: &str, job: &ValidJob, completions: u32) -> Vec<Violation> {
+    job.remove_first
+        .iter()
+        .enumerate()
+        .filter(|(_, index)| **index >= completions)
+        .take(MAX_NAMED)
+        .map(|(at, index)| {
+            Violation::invalid(
+                remove_first_path(at),
+                quote(&names::worker_hostname(name, *index)),
+                &format!("the index must be less than {completions}, the room of the worker Job"),
+            )
+        })
+        .collect()
 }

@@ -273,6 +273,10 @@ impl Index {
                     self.bury(old.to_string(), u64::MAX);
                     self.forget(&old);
                 }
+                let generation = self.jobs.get(&key).map(|old| old.generation);
+                if generation != Some(job.generation) {
+                    self.memory.entry(key.clone()).or_default().edited = Some(now);
+                }
                 self.jobs.insert(key.clone(), Arc::new(job));
                 vec![key]
             }
@@ -647,8 +651,8 @@ impl Index {
 
     /// What a look at a node said.
     pub fn node(&mut self, name: String, facts: NodeFacts) {
-        // Only nodes of pods that do not finish terminating are asked for; what is older than the
-        // planner would use is dropped, so the map stays as small as the trouble is.
+        // Only nodes of pods that do not finish terminating, and of a shrink, are asked for; what is
+        // older than the planner would use is dropped, so the map stays as small as the trouble is.
         let now = facts.asked;
         self.nodes
             .retain(|_, node| now.duration_since(node.asked) < SignedDuration::from_mins(10));

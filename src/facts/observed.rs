@@ -62,6 +62,8 @@ pub struct Memory {
     pub launcher_sought: bool,
     /// Values of the priority classes of launcher and worker, once read.
     pub priorities: Option<(i32, i32)>,
+    /// When this process first saw the present `metadata.generation` of the MPIJob.
+    pub edited: Option<Timestamp>,
     /// Versions of Services and ConfigMaps, by UID, whose edits by others were answered.
     pub answered: BTreeMap<String, u64>,
 }
@@ -236,6 +238,8 @@ pub struct PodFacts {
     pub finalizers: Vec<String>,
     /// `controller.kubernetes.io/pod-deletion-cost`.
     pub deletion_cost: i32,
+    /// Digest of the files of which its kubelet was told last (launcher pods).
+    pub files: Option<String>,
     /// `spec.nodeName`.
     pub node: Option<String>,
     /// `status.phase`.
@@ -323,6 +327,8 @@ pub struct NodeFacts {
     pub ready: bool,
     /// Tainted `node.kubernetes.io/out-of-service`.
     pub out_of_service: bool,
+    /// Cordoned, or about to be taken away.
+    pub leaving: bool,
     /// When it was asked.
     pub asked: Timestamp,
 }

@@ -18,16 +18,17 @@ const SECRET_FRESH: SignedDuration = SignedDuration::from_secs(60);
 
 /// Service, ConfigMap and Secret. `hosts`: worker indexes in the hostfile, and those that
 /// `discover_hosts.sh` prints; None leaves the ConfigMap's content as it is.
-/// `releasing`: the launcher may be let go by this pass.
+/// `releasing`: the launcher may be let go by this pass. Returns the digest of the ConfigMap's
+/// content, if that is what `hosts` asks for once the plan up to here is carried out.
 pub fn ensure(
     pass: &Pass<'_>,
     hosts: Option<&(Vec<u32>, Vec<u32>)>,
     releasing: bool,
     plan: &mut Plan,
     report: &mut Report,
-) {
+) -> Option<String> {
     service(pass, plan, report);
-    config_map(pass, hosts, plan, report);
+    let content = config_map(pass, hosts, plan, report);
     let context = pass.context();
     let name = names::secret(context.name);
     // Looked at before pods are made or let go, not for a job that runs: after a restart of the
@@ -50,6 +51,7 @@ pub fn ensure(
             look_first,
         });
     }
+    content
 }
 
 fn service(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
@@ -81,30 +83,28 @@ fn config_map(
     hosts: Option<&(Vec<u32>, Vec<u32>)>,
     plan: &mut Plan,
     report: &mut Report,
-) {
+) -> Option<String> {
     let context = pass.context();
     let name = names::config_map(context.name);
     let present = own(pass, pass.observed.config_map.as_deref());
-    let Some((hosts, live)) = hosts else { return };
-    let body = build::config_map::config_map(
-        &context,
-        &hostfile::hostfile(&context, hosts),
-        &hostfile::discover_hosts(&context, live),
-    );
-    let content = body["metadata"]["annotations"][names::CONTENT_ANNOTATION].clone();
+    let (hosts, live) = hosts?;
+    let files = hostfile::files(&context, hosts, live);
+    let content = build::config_map::digest(&files.0, &files.1);
+    let body = build::config_map::config_map(&context, &files.0, &files.1);
     let Some(config) = present else {
-        if may_create(pass, &name, plan, report) {
-            plan.actions.push(Action::Create {
-                kind: ObjectKind::ConfigMap,
-                name,
-                body: Box::new(body),
-            });
+        if !may_create(pass, &name, plan, report) {
+            return None;
         }
-        return;
+        plan.actions.push(Action::Create {
+            kind: ObjectKind::ConfigMap,
+            name,
+            body: Box::new(body),
+        });
+        return Some(content);
     };
     let edited = edited(pass, config);
-    if !edited && config.content.as_deref() == content.as_str() {
-        return;
+    if !edited && config.content.as_ref() == Some(&content) {
+        return Some(content);
     }
     if let Some(due) = pass
         .observed
@@ -115,14 +115,14 @@ fn config_map(
         && pass.launcher_job().is_some_and(|job| !job.suspend)
     {
         plan.look_at(due);
-        return;
+        return None;
     }
     if edited {
         plan.actions.push(Action::ReplaceConfigMap {
             name,
             uid: config.uid.clone(),
             data: Box::new(body["data"].clone()),
-            content: content.as_str().unwrap_or_default().to_owned(),
+            content: content.clone(),
         });
     } else {
         let patch = json!({
@@ -138,6 +138,7 @@ fn config_map(
             body: Box::new(patch),
         });
     }
+    Some(content)
 }
 
 /// The child if it is there and ours. For a foreign one a create is tried: its refusal is what

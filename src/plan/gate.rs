@@ -104,6 +104,21 @@ impl<'a> Workers<'a> {
     }
 }
 
+impl Workers<'_> {
+    /// The indexes that `count` workers have, or will have: the live ones, and the lowest free ones,
+    /// by which the Job controller fills up; without those that leave.
+    #[must_use]
+    pub fn expected(&self, count: usize, leaving: &[u32]) -> Vec<u32> {
+        let stays = |index: &u32| !leaving.contains(index);
+        let mut indexes: Vec<u32> = self.live.keys().copied().filter(stays).collect();
+        let missing = count.saturating_sub(indexes.len());
+        let free = (0..).filter(|index| stays(index) && !self.live.contains_key(index));
+        indexes.extend(free.take(missing));
+        indexes.sort_unstable();
+        indexes
+    }
+}
+
 /// May the launcher start now?
 #[must_use]
 pub fn gate(pass: &Pass<'_>) -> Gate {
@@ -137,15 +152,13 @@ fn held(pass: &Pass<'_>, ready: u32) -> Held {
     let wanted = pass.job.workers;
     let mut look_again = pass.workers.patience_ends;
     let mut troubles: Vec<(u32, Option<&PodFacts>)> = Vec::new();
-    for index in 0..wanted {
+    for index in pass.expected() {
         match pass.workers.live.get(&index) {
             Some(_) if pass.workers.ready.binary_search(&index).is_ok() => {}
             Some(pod) => troubles.push((index, Some(pod))),
             None => troubles.push((index, None)),
         }
     }
-    // A hole below and a worker above the range stand for each other; only so many are missing.
-    troubles.truncate((wanted - ready) as usize);
     let mut reason = reasons::WAITING_FOR_WORKERS;
     let mut parts = Vec::new();
     for (index, pod) in &troubles {

@@ -34,6 +34,12 @@ pub fn discover_hosts(ctx: &BuildContext, live: &[u32]) -> String {
     text
 }
 
+/// Both files: hostfile and `discover_hosts.sh`.
+#[must_use]
+pub fn files(ctx: &BuildContext, workers: &[u32], live: &[u32]) -> (String, String) {
+    (hostfile(ctx, workers), discover_hosts(ctx, live))
+}
+
 /// Rank hosts in the order of both files. Indexes are sorted here, as numbers, so that no caller can
 /// bring 10 before 2.
 fn hosts(ctx: &BuildContext, workers: &[u32]) -> Vec<String> {

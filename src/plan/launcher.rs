@@ -252,10 +252,60 @@ pub fn released_hosts(job: &JobFacts) -> Option<Vec<u32>> {
     indexes::parse(job.annotations.get(names::HOSTS_ANNOTATION)?)
 }
 
+/// Workers leave: a launcher that runs is not said to have lost them. What it is said to run with is
+/// changed before the first of them goes, and when they come back they are new to it.
+pub fn give_up(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan) {
+    let Some(job) = pass.launcher_job().filter(|job| !job.suspend) else {
+        return;
+    };
+    let had = released_hosts(job);
+    let mut hosts = had.clone().unwrap_or_else(|| pass.expected());
+    hosts.retain(|index| !victims.contains(index));
+    if had.as_ref() == Some(&hosts) {
+        return;
+    }
+    let mut annotations = Map::new();
+    let text = json!(indexes::format(&hosts));
+    annotations.insert(names::HOSTS_ANNOTATION.to_owned(), text);
+    patch(job, annotations, json!({}), plan);
+}
+
+/// Has the launcher's kubelet mount the files again, which say `content` now. By itself it looks for
+/// a change each minute or so; a change of the pod makes it look at once.
+pub fn refresh(pass: &Pass<'_>, content: &str, plan: &mut Plan) {
+    let Some(job) = pass.launcher_job().filter(|job| !job.suspend) else {
+        return;
+    };
+    // Before it has a node, nothing is mounted.
+    let attempt = pass.tries().filter(|pod| pod.live() && pod.node.is_some());
+    let Some(pod) = attempt.last() else { return };
+    let known = match &pod.files {
+        Some(told) => told == content,
+        None => mounted_at_start(pass, job).as_deref() == Some(content),
+    };
+    if !known {
+        let annotations = json!({ names::FILES_ANNOTATION: content });
+        plan.actions.push(Action::Patch {
+            kind: ObjectKind::Pod,
+            name: pod.name.clone(),
+            body: Box::new(json!({ "metadata": { "uid": pod.uid, "annotations": annotations } })),
+        });
+    }
+}
+
+/// Digest of the files of the last release; None where the launcher waits for no worker, since they
+/// change from its start on.
+fn mounted_at_start(pass: &Pass<'_>, job: &JobFacts) -> Option<String> {
+    let hosts = released_hosts(job).filter(|_| pass.job.gated)?;
+    let (hostfile, discover) = super::hostfile::files(&pass.context(), &hosts, &hosts);
+    Some(build::config_map::digest(&hostfile, &discover))
+}
+
 /// Indexes of workers that this try began with and that are no longer there. The pod that a try
 /// began with is older than the try.
 fn lost(pass: &Pass<'_>, job: &JobFacts, attempt: &PodFacts) -> Vec<u32> {
-    let hosts = released_hosts(job).unwrap_or_else(|| (0..pass.job.workers).collect());
+    let mut hosts = released_hosts(job).unwrap_or_else(|| pass.expected());
+    hosts.retain(|index| !pass.scale_in.leaving().contains(index));
     let began = attempt.created.unwrap_or(pass.now);
     // Workers that the user gave up are no loss.
     let given_up = hosts.len().saturating_sub(pass.job.workers as usize);
@@ -347,6 +397,9 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
         // and the hostfile of the moment.
         let recorded = job.annotations.get(names::HOSTS_ANNOTATION);
         let stale = match gate {
+            // A program that takes more hosts as they come need not wait for them.
+            Gate::Open { hosts, .. } if pass.job.elastic => released_hosts(job)
+                .is_some_and(|recorded| recorded.iter().any(|index| !hosts.contains(index))),
             Gate::Open { hosts, .. } => {
                 recorded.is_some_and(|text| *text != indexes::format(hosts))
             }
@@ -369,7 +422,14 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
     if lost.is_empty() || pass.job.workers == 0 {
         return;
     }
-    report.lost = Some((lost.clone(), attempt.name.clone()));
+    let mut told = lost.clone();
+    if pass.job.elastic {
+        // Its program goes on without them, and with those that came back.
+        told.retain(|index| pass.workers.ready.binary_search(index).is_err());
+    }
+    if !told.is_empty() {
+        report.lost = Some((told, attempt.name.clone()));
+    }
     let restart = pass.job.worker_loss == WorkerLossPolicy::RestartLauncher && !pass.job.elastic;
     let slipped = gated && slipped(pass, attempt, &lost);
     if pass.job.elastic && !slipped {
@@ -452,7 +512,7 @@ fn release(
     }
     let hosts = match gate {
         Gate::Open { hosts, .. } if pass.job.gated => hosts.clone(),
-        _ => (0..pass.job.workers).collect(),
+        _ => pass.expected(),
     };
     annotations.insert(
         names::HOSTS_ANNOTATION.to_owned(),

@@ -3,7 +3,7 @@
 //! The steps, in order: who manages the job; is it being deleted; does its spec decode and pass
 //! the checks; has it ended ([`finish`]); is it suspended ([`suspend`]); else it runs ([`run`]):
 //! child objects, launcher ([`launcher`] behind the [`gate`]), workers ([`workers`],
-//! [`retire`]), pods that do not go away ([`stuck`]). Each step adds actions to the plan and facts
+//! [`scale_in`], [`retire`]), pods that do not go away ([`stuck`]). Each step adds actions to the plan and facts
 //! to the [`status::Report`], from which [`status`] makes the one status patch and the events.
 
 pub mod build;
@@ -15,6 +15,7 @@ pub mod indexes;
 pub mod launcher;
 pub mod retire;
 pub mod run;
+pub mod scale_in;
 pub mod status;
 pub mod stuck;
 pub mod suspend;
@@ -24,11 +25,12 @@ pub mod workers;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::action::{Action, EventNote, Plan};
-use crate::api::validate::{self, Management, ValidJob};
+use crate::api::validate::{self, Management, ValidJob, Violation};
 use crate::api::{names, reasons};
 use crate::facts::observed::{JobFacts, Observed, PodFacts};
 use build::{BuildContext, Settings};
 use gate::Workers;
+use scale_in::ScaleIn;
 use status::Report;
 
 /// What the process was told by its flags, as far as plans depend on it.
@@ -55,8 +57,11 @@ pub struct Pass<'a> {
     pub now: Timestamp,
     /// Run label of the present run.
     pub run: String,
-    /// Workers of the present worker Job.
+    /// Workers of the present worker Job. One that leaves now is still live, but no longer counted
+    /// as Ready.
     pub workers: Workers<'a>,
+    /// Whether workers leave.
+    pub scale_in: ScaleIn,
 }
 
 impl<'a> Pass<'a> {
@@ -93,7 +98,32 @@ impl<'a> Pass<'a> {
             now,
             run,
             workers,
+            scale_in: ScaleIn::Nobody,
         }
+    }
+
+    /// Settles who leaves; from then on those do not count as Ready.
+    fn scale_in(&mut self) {
+        self.scale_in = scale_in::decide(self);
+        let leaving = self.scale_in.leaving();
+        self.workers.ready.retain(|index| !leaving.contains(index));
+    }
+
+    /// The indexes of the workers that are wanted and stay, whether they are there or not.
+    #[must_use]
+    pub fn expected(&self) -> Vec<u32> {
+        let wanted = self.job.workers as usize;
+        self.workers.expected(wanted, self.scale_in.leaving())
+    }
+
+    /// Entries of `removeFirst` that no worker can have.
+    fn out_of_range(&self) -> Vec<Violation> {
+        let name = &self.observed.job.name;
+        let (wanted, most) = (self.job.workers, self.job.max_workers);
+        // A worker Job that was made for more workers has room for them as long as it is there.
+        let built = self.worker_job().map_or(0, |job| job.completions);
+        let room = build::worker_job::headroom(name.len(), wanted, most);
+        validate::out_of_range(name, self.job, room.max(u32::try_from(built).unwrap_or(0)))
     }
 
     /// Context for building child objects.
@@ -232,13 +262,20 @@ pub fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Plan {
             return plan;
         }
     };
-    let pass = Pass::new(observed, &job, options, now);
+    let mut pass = Pass::new(observed, &job, options, now);
+    let out_of_range = pass.out_of_range();
+    if !ended && !out_of_range.is_empty() {
+        let reason = reasons::VALIDATION_ERROR;
+        status::invalid(observed, reason, &out_of_range, now, &mut plan);
+        return plan;
+    }
     let mut report = Report::default();
     if ended || finish::verdict(&pass, &mut report) {
         finish::finished(&pass, &mut plan, &mut report);
     } else if job.suspend {
         suspend::suspended(&pass, &mut plan, &mut report);
     } else {
+        pass.scale_in();
         run::running(&pass, &mut plan, &mut report);
     }
     plan.launcher = observed.launcher_job.as_ref().map(|job| job.name.clone());

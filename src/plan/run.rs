@@ -13,10 +13,11 @@ pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         return legacy(pass, plan, report);
     }
     let gate = gate::gate(pass);
-    let victims = workers::victims(pass);
-    let hosts = config_hosts(pass, &gate, &victims);
+    let hosts = config_hosts(pass, &gate);
     let releasing = matches!(gate, Gate::Open { .. });
-    children::ensure(pass, hosts.as_ref(), releasing, plan, report);
+    let content = children::ensure(pass, hosts.as_ref(), releasing, plan, report);
+    // Where no launcher reads the files, they name nobody before the next release writes them.
+    let files_told = hosts.is_none() || content.is_some();
     let launcher_counts = !pass.job.gated || pass.launcher_job().is_some_and(|job| !job.suspend);
     children::pod_group(pass, launcher_counts, plan, report);
     let present = pass.launcher_job().is_some_and(|job| !job.suspend);
@@ -26,8 +27,12 @@ pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
         return;
     }
     let accepted = launcher::ensure(pass, &gate, plan, report);
+    // Before a worker goes that the files no longer name, and not for a launcher that is held.
+    if let Some(content) = content.filter(|_| !plan.held) {
+        launcher::refresh(pass, &content, plan);
+    }
     if accepted {
-        workers::ensure(pass, &victims, plan, report);
+        workers::ensure(pass, files_told, plan, report);
     }
     if let Gate::Held(held) = &gate {
         if report.held.is_none() {
@@ -45,15 +50,9 @@ pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
 
 /// The hosts that the ConfigMap should name now: (hostfile, live hosts). None where it does not
 /// matter, because no launcher reads it before the next release writes it anyway.
-fn config_hosts(pass: &Pass<'_>, gate: &Gate, victims: &[u32]) -> Option<(Vec<u32>, Vec<u32>)> {
-    let all = || (0..pass.job.workers).collect::<Vec<u32>>();
-    let live: Vec<u32> = pass
-        .workers
-        .ready
-        .iter()
-        .copied()
-        .filter(|index| !victims.contains(index))
-        .collect();
+fn config_hosts(pass: &Pass<'_>, gate: &Gate) -> Option<(Vec<u32>, Vec<u32>)> {
+    let all = || pass.expected();
+    let live = pass.workers.ready.clone();
     if !pass.job.gated {
         return Some((all(), live));
     }
@@ -64,7 +63,9 @@ fn config_hosts(pass: &Pass<'_>, gate: &Gate, victims: &[u32]) -> Option<(Vec<u3
             return Some((live.clone(), live));
         }
         if present {
-            return Some((launcher::released_hosts(job).unwrap_or_else(all), live));
+            let mut hosts = launcher::released_hosts(job).unwrap_or_else(all);
+            hosts.retain(|index| !pass.scale_in.leaving().contains(index));
+            return Some((hosts, live));
         }
         // The next try reads it, and it was let go with these hosts.
         return pass.observed.config_map.is_none().then(|| {

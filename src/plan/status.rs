@@ -6,13 +6,14 @@
 //! and waiting text must not cost a write a worker.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::gate::{Held, cut};
 use super::launcher::Tries;
-use super::{Pass, back_off, children};
+use super::{Pass, back_off, children, scale_in};
 use crate::action::{EventNote, Milestone, Plan, StatusPatch};
 use crate::api::mpijob::{JobCondition, LAUNCHER, MpiJobStatus, ReplicaStatus, WORKER};
 use crate::api::names;
@@ -240,6 +241,7 @@ pub fn finish(pass: &Pass<'_>, report: Report, plan: &mut Plan) {
         status.start_time = Some(rfc3339(pass.now));
     }
     replica_statuses(pass, &report, &mut status);
+    status.scale_in = scale_in::record(pass);
     tries(pass, &report, &mut status);
     refusals(pass, &report, &mut status, plan);
     degraded(pass, &report, &mut status, plan);
@@ -317,6 +319,7 @@ fn soft(old: &MpiJobStatus, new: &MpiJobStatus) -> bool {
             status.completion_time.clone(),
             status.observed_generation,
             status.launcher.clone(),
+            status.scale_in.clone(),
         )
     };
     hard(old) == hard(new)
@@ -532,10 +535,15 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
             c.status == "True" && c.reason.as_deref() == Some(reasons::WORKER_LOST)
         });
         if due <= pass.now || known {
+            let then = if pass.job.elastic {
+                "an elastic program goes on with the others"
+            } else {
+                "the try does not count if it fails (workerLossPolicy: RestartLauncher would restart it)"
+            };
             add(
                 reasons::WORKER_LOST,
                 format!(
-                    "worker {} was lost while launcher pod {launcher} runs; the try does not count if it fails (workerLossPolicy: RestartLauncher would restart it)",
+                    "worker {} was lost while launcher pod {launcher} runs; {then}",
                     super::indexes::format(lost),
                 ),
             );
@@ -563,7 +571,7 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
     }
     if !report.shrink_waits.is_empty() {
         add(
-            "ShrinkWaits",
+            reasons::SHRINK_WAITS,
             format!(
                 "fewer workers are wanted; nobody leaves before worker {}, which stays, is Ready",
                 super::indexes::format(&report.shrink_waits)
@@ -572,7 +580,7 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
     }
     if report.growth_waits {
         add(
-            "GrowthWaits",
+            reasons::GROWTH_WAITS,
             "more workers than the worker Job has room for are wanted; it is built again when the launcher has ended (elasticPolicy.maxReplicas would leave room)".to_owned(),
         );
     }
@@ -773,8 +781,13 @@ fn workers_ready(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, pl
         (false, held.reason, held.message.clone())
     } else {
         let ready = pass.workers.ready.len();
-        let message = format!("{ready}/{} workers are Ready", pass.job.workers);
-        (true, reasons::ALL_READY, message)
+        let mut message = format!("{ready}/{} workers are Ready", pass.job.workers);
+        if ready < pass.job.workers as usize {
+            let _ = write!(message, " (at least {} needed)", pass.job.min_ready);
+            (true, reasons::ENOUGH_READY, message)
+        } else {
+            (true, reasons::ALL_READY, message)
+        }
     };
     set(
         status,

@@ -3,8 +3,9 @@
 use jiff::SignedDuration;
 use serde_json::json;
 
+use super::scale_in::ScaleIn;
 use super::status::Report;
-use super::{Pass, back_off, build, children};
+use super::{Pass, back_off, build, children, launcher};
 use crate::action::{Action, ObjectKind, Plan};
 use crate::api::names;
 use crate::facts::observed::JobFacts;
@@ -13,8 +14,9 @@ use crate::facts::observed::JobFacts;
 /// do not become a hot loop.
 const LEAST_AGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Creates the worker Job or brings it in line.
-pub fn ensure(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan, report: &mut Report) {
+/// Creates the worker Job or brings it in line. `files_told`: hostfile and discover_hosts.sh no
+/// longer name those that leave, once the plan up to here is carried out.
+pub fn ensure(pass: &Pass<'_>, files_told: bool, plan: &mut Plan, report: &mut Report) {
     let Some(job) = pass.observed.worker_job.as_deref() else {
         if pass.job.workers > 0 {
             create(pass, plan, report);
@@ -49,7 +51,16 @@ pub fn ensure(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan, report: &mut Re
     if job.annotations.get(names::CONTENT_ANNOTATION) != Some(&digest) {
         report.template_ignored.push("worker");
     }
-    scale(pass, job, victims, plan, report);
+    match &pass.scale_in {
+        ScaleIn::Nobody => grow(pass, job, plan, report),
+        ScaleIn::Asks(nodes) => ask(pass, nodes, plan),
+        // Once it is on record, the next pass acts.
+        ScaleIn::Decided(_) => {}
+        ScaleIn::Waits { unready, .. } => report.shrink_waits.clone_from(unready),
+        ScaleIn::Leaves(victims) if files_told => shrink(pass, job, victims, plan),
+        // The files are written a moment later, and then the workers leave.
+        ScaleIn::Leaves(_) => {}
+    }
 }
 
 fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
@@ -80,43 +91,45 @@ fn unsuspend(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
     patch(job, json!({ "suspend": false }), plan);
 }
 
-fn scale(pass: &Pass<'_>, job: &JobFacts, victims: &[u32], plan: &mut Plan, report: &mut Report) {
-    let wanted = i32::try_from(pass.job.workers).unwrap_or(i32::MAX);
-    if wanted == job.parallelism {
+fn grow(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan, report: &mut Report) {
+    let wanted = wanted(pass);
+    if wanted <= job.parallelism {
         return;
     }
-    if wanted > job.parallelism {
-        if wanted <= job.completions {
-            patch(job, json!({ "parallelism": wanted }), plan);
-        } else if pass.try_is_present() {
-            report.growth_waits = true;
-        } else {
-            plan.actions.push(super::delete_job(job));
-        }
-        return;
+    if wanted <= job.completions {
+        patch(job, json!({ "parallelism": wanted }), plan);
+    } else if pass.try_is_present() {
+        report.growth_waits = true;
+    } else {
+        plan.actions.push(super::delete_job(job));
     }
-    // While a worker that stays is not Ready, the Job controller might remove that one instead.
-    let unready: Vec<u32> = pass
-        .workers
-        .live
-        .iter()
-        .filter(|(index, pod)| !pod.ready && !victims.contains(index))
-        .map(|(index, _)| *index)
-        .collect();
-    if !unready.is_empty() && !victims.is_empty() {
-        report.shrink_waits = unready;
-        return;
+}
+
+fn ask(pass: &Pass<'_>, nodes: &[String], plan: &mut Plan) {
+    for name in nodes {
+        plan.background
+            .push(Action::LookAtNode { name: name.clone() });
     }
-    for index in victims {
-        let Some(pod) = pass.workers.live.get(index) else {
-            continue;
-        };
+    // An answer that got lost is asked for again.
+    plan.look_at(super::after(pass.now, SignedDuration::from_secs(5)));
+}
+
+/// Retire, delete, lower parallelism, back to back: a removed worker that the Job controller
+/// creates again before parallelism is lower would be removed by a rule of its own. That would
+/// change the Job, whose version the patch carries.
+fn shrink(pass: &Pass<'_>, job: &JobFacts, victims: &[u32], plan: &mut Plan) {
+    launcher::give_up(pass, victims, plan);
+    for pod in victims.iter().filter_map(|i| pass.workers.live.get(i)) {
         if pod.tracked {
             plan.actions.push(super::retire_pod(pod));
         }
         plan.actions.push(super::delete_pod(pod, false));
     }
-    patch(job, json!({ "parallelism": wanted }), plan);
+    patch(job, json!({ "parallelism": wanted(pass) }), plan);
+}
+
+fn wanted(pass: &Pass<'_>) -> i32 {
+    i32::try_from(pass.job.workers).unwrap_or(i32::MAX)
 }
 
 fn patch(job: &JobFacts, spec: serde_json::Value, plan: &mut Plan) {
@@ -125,32 +138,4 @@ fn patch(job: &JobFacts, spec: serde_json::Value, plan: &mut Plan) {
         name: job.name.clone(),
         body: children::job_patch(&job.uid, &job.resource_version, json!({}), spec),
     });
-}
-
-/// The workers that leave when fewer are wanted than live: first those of `removeFirst`, then by
-/// lower `pod-deletion-cost`, then those that are not Ready, then the highest index. Empty while
-/// nothing has to shrink.
-#[must_use]
-pub fn victims(pass: &Pass<'_>) -> Vec<u32> {
-    let Some(job) = pass.worker_job() else {
-        return Vec::new();
-    };
-    let wanted = pass.job.workers as usize;
-    let live = &pass.workers.live;
-    if job.parallelism <= i32::try_from(wanted).unwrap_or(i32::MAX) || live.len() <= wanted {
-        return Vec::new();
-    }
-    let name = &pass.observed.job.name;
-    let mut order: Vec<u32> = live.keys().copied().collect();
-    order.sort_by_key(|index| {
-        let pod = live.get(index);
-        let hostname = names::worker_hostname(name, *index);
-        let named = pass.job.remove_first.contains(&hostname);
-        let cost = pod.map_or(0, |pod| pod.deletion_cost);
-        let ready = pod.is_some_and(|pod| pod.ready);
-        (!named, cost, ready, std::cmp::Reverse(*index))
-    });
-    order.truncate(live.len() - wanted);
-    order.sort_unstable();
-    order
 }

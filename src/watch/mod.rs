@@ -5,6 +5,7 @@
 //! explicit one would loop hot.
 
 pub mod slim;
+pub mod taints;
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::taints;
 use crate::api::depth;
 use crate::api::mpijob::MpiJobStatus;
 use crate::api::names;
@@ -253,6 +254,7 @@ pub struct SlimNode {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct SlimNodeSpec {
+    unschedulable: Option<bool>,
     taints: Option<Vec<SlimTaint>>,
 }
 
@@ -284,6 +286,9 @@ impl SlimNode {
             out_of_service: taints
                 .iter()
                 .any(|t| t.key == "node.kubernetes.io/out-of-service"),
+            leaving: self.spec.unschedulable == Some(true)
+                || self.metadata.deletion_timestamp.is_some()
+                || taints.iter().any(|t| taints::announces_end(&t.key)),
             asked,
         }
     }
@@ -490,7 +495,8 @@ impl SlimPod {
             deletion_due,
             tracked: !tracking.is_empty(),
             finalizers,
-            deletion_cost: annotation(metadata, "controller.kubernetes.io/pod-deletion-cost")
+            files: annotation(metadata, names::FILES_ANNOTATION).map(str::to_owned),
+            deletion_cost: annotation(metadata, names::DELETION_COST_ANNOTATION)
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(0),
             probe_ours: annotation(metadata, "mpi-operator.kubeflow.org/readiness-probe").is_some(),

@@ -484,6 +484,7 @@ pub fn unknown_node(asked: Timestamp) -> NodeFacts {
         gone: false,
         ready: true,
         out_of_service: false,
+        leaving: false,
         asked,
     }
 }
@@ -495,6 +496,7 @@ pub fn no_node(asked: Timestamp) -> NodeFacts {
         gone: true,
         ready: false,
         out_of_service: false,
+        leaving: true,
         asked,
     }
 }

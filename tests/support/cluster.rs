@@ -526,7 +526,7 @@ impl World {
                 let nodes: Vec<&String> = self
                     .nodes
                     .iter()
-                    .filter(|(_, node)| node.0 == Node::Ready)
+                    .filter(|(name, node)| node.0 == Node::Ready && !self.cordoned.contains(*name))
                     .map(|(name, _)| name)
                     .collect();
                 if nodes.is_empty() {

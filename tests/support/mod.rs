@@ -118,6 +118,8 @@ pub struct World {
     pub objects: BTreeMap<(&'static str, String), Value>,
     /// Nodes, and since when they are so.
     pub nodes: BTreeMap<String, (Node, Timestamp)>,
+    /// Nodes that take no new pods.
+    pub cordoned: BTreeSet<String>,
     /// What pods do.
     pub script: Script,
     /// The operator's flags.
@@ -136,6 +138,8 @@ pub struct World {
     pub tries: BTreeMap<String, Try>,
     /// Broken invariants.
     pub broken: Vec<String>,
+    /// Looks of the operator at nodes.
+    pub looks: usize,
     /// Passes of the operator.
     pub passes: usize,
     /// The operator dies after so many further writes.
@@ -224,6 +228,7 @@ impl World {
             now,
             objects: BTreeMap::new(),
             nodes: BTreeMap::from(nodes),
+            cordoned: BTreeSet::new(),
             script: Script::default(),
             options: Options::default(),
             up: true,
@@ -233,6 +238,7 @@ impl World {
             events: Vec::new(),
             tries: BTreeMap::new(),
             broken: Vec::new(),
+            looks: 0,
             passes: 0,
             crash: None,
             index: Index::default(),
@@ -544,6 +550,16 @@ impl World {
         self.workers()
             .into_iter()
             .find(|name| index_of(self.get("Pod", name)) == Some(index))
+    }
+
+    /// UID of the live worker pod of each index.
+    pub fn worker_uids(&self) -> BTreeMap<u32, String> {
+        let pods = self.workers().into_iter();
+        pods.filter_map(|name| {
+            let pod = self.get("Pod", &name);
+            Some((index_of(pod)?, uid(pod)))
+        })
+        .collect()
     }
 
     /// Workers that are Ready.

@@ -9,7 +9,7 @@ use mpi_operator::plan::plan;
 use mpi_operator::watch::slim::{SlimJob, SlimMpiJob, SlimNode, SlimPod, child_object};
 use serde_json::{Value, json};
 
-use super::{Crash, Entry, Node, World, after, merge, owner, uid};
+use super::{Crash, Entry, Node, World, after, index_of, live, merge, owner, uid};
 
 /// Background writes of one pass, as in the reconciler.
 const MOST_BACKGROUND: usize = 64;
@@ -379,6 +379,7 @@ impl World {
             self.note(short(action), Some(action.clone()));
         }
         self.check_preconditions(action);
+        self.check_scale_in(action);
         match action {
             Action::Create { kind, name, body } => self.create(kind.as_str(), name, body),
             Action::CreateSecret {
@@ -435,12 +436,14 @@ impl World {
                 Answer::Done(None)
             }
             Action::LookAtNode { name } => {
+                self.looks += 1;
                 let node = self.nodes.get(name).map_or(Node::Gone, |node| node.0);
                 if node == Node::Gone {
                     return Answer::Node(NodeFacts {
                         gone: true,
                         ready: false,
                         out_of_service: false,
+                        leaving: true,
                         asked: self.operator_now(),
                     });
                 }
@@ -455,9 +458,10 @@ impl World {
                 } else {
                     "Unknown"
                 };
+                let cordoned = self.cordoned.contains(name);
                 let slim: SlimNode = serde_json::from_value(json!({
                     "metadata": { "name": name },
-                    "spec": { "taints": taints },
+                    "spec": { "taints": taints, "unschedulable": cordoned },
                     "status": { "conditions": [{ "type": "Ready", "status": status }] },
                 }))
                 .unwrap();
@@ -484,6 +488,39 @@ impl World {
                 Answer::Done(None)
             }
             _ => Answer::Done(None),
+        }
+    }
+
+    /// A worker that a shrink takes away is on record, and no launcher is told of it any more.
+    fn check_scale_in(&mut self, action: &Action) {
+        let Action::DeletePod { pod, uid: of, .. } = action else {
+            return;
+        };
+        let job = self.get("MPIJob", "pi");
+        let suspended = job["spec"]["runPolicy"]["suspend"] == true;
+        let worker = self.get("Pod", pod).clone();
+        let is_worker = worker["metadata"]["labels"][names::JOB_ROLE_LABEL] == "worker";
+        let (Some(index), false) = (index_of(&worker), suspended || self.ended()) else {
+            return;
+        };
+        if !is_worker || uid(&worker) != *of || !live(&worker) {
+            return;
+        }
+        if self.status()["scaleIn"]["leaving"].is_null() {
+            let text = format!("{} {pod} is removed without a record", self.now);
+            self.broken.push(text);
+        }
+        let line = format!("echo {}.", names::worker_hostname("pi", index));
+        let files = &self.get("ConfigMap", "pi-config")["data"];
+        let named = files["discover_hosts.sh"]
+            .as_str()
+            .is_some_and(|text| text.contains(&line));
+        if named && self.launched() {
+            let text = format!(
+                "{} {pod} is removed while a launcher is told of it",
+                self.now
+            );
+            self.broken.push(text);
         }
     }
 

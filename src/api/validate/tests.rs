@@ -421,21 +421,6 @@ fn odd_but_harmless_specs_run_with_a_warning() {
         ],
     );
     assert_eq!(job.scheduling.min_available, None);
-    let job = warns(
-        "/elasticPolicy/removeFirst",
-        json!([
-            "pi-worker-1",
-            "pi-worker-01",
-            "pi-worker-1",
-            "po-worker-1",
-            "pi-worker-0"
-        ]),
-        &[
-            "spec.elasticPolicy.removeFirst[1]: Invalid value: \"pi-worker-01\": ignored: no worker hostname of this job, which are pi-worker-<index>",
-            "spec.elasticPolicy.removeFirst[3]: Invalid value: \"po-worker-1\": ignored: no worker hostname of this job, which are pi-worker-<index>",
-        ],
-    );
-    assert_eq!(job.remove_first, ["pi-worker-1", "pi-worker-0"]);
     let mut alone = with("/elasticPolicy/minReplicas", json!(2));
     alone["mpiReplicaSpecs"]["Worker"] = Value::Null;
     let job = valid(&alone);
@@ -443,7 +428,73 @@ fn odd_but_harmless_specs_run_with_a_warning() {
 }
 
 #[test]
+fn names_that_no_worker_has_are_refused_with_their_place() {
+    for (name, why) in [
+        (
+            "pi-worker-01",
+            "must be the hostname of a worker of this job, pi-worker-<index>",
+        ),
+        (
+            "po-worker-1",
+            "must be the hostname of a worker of this job, pi-worker-<index>",
+        ),
+        (
+            "pi-launcher",
+            "must be the hostname of a worker of this job, pi-worker-<index>",
+        ),
+        (
+            "pi-worker--1",
+            "must be the hostname of a worker of this job, pi-worker-<index>",
+        ),
+        (
+            "pi-worker-1.pi",
+            "must be the hostname of a worker of this job, pi-worker-<index>",
+        ),
+        (
+            "",
+            "must be the hostname of a worker of this job, pi-worker-<index>",
+        ),
+        ("pi-worker-100000", "the index must be less than 100000"),
+    ] {
+        refuses(
+            "/elasticPolicy/removeFirst",
+            json!(["pi-worker-0", name]),
+            &format!("spec.elasticPolicy.removeFirst[1]: Invalid value: \"{name}\": {why}"),
+        );
+    }
+    refuses(
+        "/elasticPolicy/removeFirst",
+        json!(["pi-worker-1", "pi-worker-0", "pi-worker-1"]),
+        "spec.elasticPolicy.removeFirst[2]: Duplicate value: \"pi-worker-1\"",
+    );
+}
+
+#[test]
+fn a_name_beyond_the_room_of_the_worker_job_is_found() {
+    let job = valid(&with(
+        "/elasticPolicy/removeFirst",
+        json!(["pi-worker-9", "pi-worker-10", "pi-worker-3"]),
+    ));
+    assert_eq!(out_of_range("pi", &job, 11), []);
+    let found: Vec<String> = out_of_range("pi", &job, 10)
+        .iter()
+        .map(Violation::to_string)
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "spec.elasticPolicy.removeFirst[1]: Invalid value: \"pi-worker-10\": the index must be less than 10, the room of the worker Job"
+        ]
+    );
+}
+
+#[test]
 fn elastic_limits_are_taken() {
+    let job = valid(&with(
+        "/elasticPolicy/removeFirst",
+        json!(["pi-worker-4", "pi-worker-0"]),
+    ));
+    assert_eq!(job.remove_first, [4, 0], "in the order of the list");
     let job = valid(&with(
         "/elasticPolicy",
         json!({"minReplicas": 1, "maxReplicas": 16}),
@@ -633,8 +684,9 @@ proptest! {
                 for role in [Some(&job.launcher), job.worker.as_ref()].into_iter().flatten() {
                     prop_assert!(role.template["spec"]["containers"][0].is_object());
                 }
-                for hostname in &job.remove_first {
-                    prop_assert!(is_worker_hostname(&name, hostname));
+                for (at, index) in job.remove_first.iter().enumerate() {
+                    prop_assert!(*index < 100_000);
+                    prop_assert!(!job.remove_first[..at].contains(index));
                 }
                 prop_assert!(job.warnings.iter().all(|w| w.to_string().len() <= MAX_MESSAGE));
             }
