@@ -34,7 +34,7 @@ pub fn ensure(
     // operator that would be a call for each job.
     let needed = pass
         .launcher_job()
-        .is_none_or(|job| job.suspend && releasing)
+        .is_none_or(|job| job.held() && releasing)
         || (pass.job.workers > 0 && pass.worker_job().is_none());
     let fresh = pass
         .observed
@@ -88,8 +88,8 @@ fn config_map(
     let Some((hosts, live)) = hosts else { return };
     let body = build::config_map::config_map(
         &context,
-        &hostfile::hostfile(&context, hosts),
-        &hostfile::discover_hosts(&context, live),
+        &hostfile::hostfile(&context, hosts, pass.addresses.as_ref()),
+        &hostfile::discover_hosts(&context, live, pass.addresses.as_ref()),
     );
     let content = body["metadata"]["annotations"][names::CONTENT_ANNOTATION].clone();
     let Some(config) = present else {
@@ -112,7 +112,7 @@ fn config_map(
         .config_written
         .and_then(|at| at.checked_add(CONFIG_DISTANCE).ok())
         && due > pass.now
-        && pass.launcher_job().is_some_and(|job| !job.suspend)
+        && pass.launcher_job().is_some_and(|job| !job.held())
     {
         plan.look_at(due);
         return;

@@ -7,7 +7,7 @@ use super::status::Report;
 use super::{Pass, back_off, build, children};
 use crate::action::{Action, ObjectKind, Plan};
 use crate::api::names;
-use crate::facts::observed::JobFacts;
+use crate::facts::observed::{JobFacts, Phase, PodFacts};
 
 /// A worker Job that ended is not replaced before it is this old, so that workers that end at once
 /// do not become a hot loop.
@@ -49,7 +49,27 @@ pub fn ensure(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan, report: &mut Re
     if job.annotations.get(names::CONTENT_ANNOTATION) != Some(&digest) {
         report.template_ignored.push("worker");
     }
+    make_room(pass, job, plan);
     scale(pass, job, victims, plan, report);
+}
+
+/// Without indexes a worker that ended with 0 counts as one completion for as long as its pod is
+/// there. Once no headroom is left, those pods go, so that others come in their place.
+fn make_room(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
+    let room = job.completions.saturating_sub(job.parallelism);
+    let done: Vec<&PodFacts> = pass
+        .observed
+        .workers
+        .iter()
+        .map(|pod| &**pod)
+        .filter(|pod| pod.owner == job.uid && pod.phase == Phase::Succeeded)
+        .collect();
+    if job.indexed || i64::from(room) >= done.len() as i64 {
+        return;
+    }
+    for pod in done.into_iter().filter(|pod| pod.deleted.is_none()) {
+        plan.background.push(super::delete_pod(pod, false));
+    }
 }
 
 fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
@@ -145,7 +165,7 @@ pub fn victims(pass: &Pass<'_>) -> Vec<u32> {
     order.sort_by_key(|index| {
         let pod = live.get(index);
         let hostname = names::worker_hostname(name, *index);
-        let named = pass.job.remove_first.contains(&hostname);
+        let named = !pass.unindexed() && pass.job.remove_first.contains(&hostname);
         let cost = pod.map_or(0, |pod| pod.deletion_cost);
         let ready = pod.is_some_and(|pod| pod.ready);
         (!named, cost, ready, std::cmp::Reverse(*index))
