@@ -89,6 +89,7 @@ fn children(case: &Path) -> BTreeMap<String, String> {
     };
     let workers: Vec<u32> = (0..job.workers).collect();
     let launcher = LauncherParams {
+        pause: false,
         suspend: job.gated || job.suspend,
         backoff_limit: job.backoff_limit,
         active_deadline_seconds: job.deadline_seconds,
@@ -106,7 +107,10 @@ fn children(case: &Path) -> BTreeMap<String, String> {
         children.insert(format!("{name}.json"), text);
     };
     add("service", &service::service(&ctx));
-    let files = (hostfile(&ctx, &workers), discover_hosts(&ctx, &workers));
+    let files = (
+        hostfile(&ctx, &workers, None),
+        discover_hosts(&ctx, &workers, None),
+    );
     add(
         "config-map",
         &config_map::config_map(&ctx, &files.0, &files.1),

@@ -27,6 +27,7 @@ struct Setup {
     policy: &'static str,
     restarts: bool,
     tries: Vec<(i64, i32)>,
+    old: bool,
 }
 
 /// One step of a history.
@@ -57,14 +58,19 @@ fn setup() -> impl Strategy<Value = Setup> {
         prop_oneof![Just("None"), Just("Running"), Just("All")],
         any::<bool>(),
         prop::collection::vec(attempt, 0..4),
+        // One in four on a server without Indexed Jobs and suspend.
+        prop_oneof![3 => Just(false), 1 => Just(true)],
     )
-        .prop_map(|(workers, backoff_limit, policy, restarts, tries)| Setup {
-            workers,
-            backoff_limit,
-            policy,
-            restarts,
-            tries,
-        })
+        .prop_map(
+            |(workers, backoff_limit, policy, restarts, tries, old)| Setup {
+                workers,
+                backoff_limit,
+                policy,
+                restarts,
+                tries,
+                old,
+            },
+        )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -141,6 +147,9 @@ fn take(world: &mut World, step: &Step) {
 
 fn play(setup: &Setup, steps: &[Step]) {
     let mut world = World::empty();
+    if setup.old {
+        world.make_old();
+    }
     world.script.tries = setup.tries.iter().copied().collect();
     let loss = if setup.restarts {
         "RestartLauncher"

@@ -2018,3 +2018,556 @@ fn a_deleted_job_leaves_nothing_behind_and_is_not_written_to() {
     assert_eq!(world.log.len(), writes, "{}", world.describe());
     assert!(world.objects.is_empty(), "{}", world.describe());
 }
+
+// A server without Indexed Jobs, and one that drops `suspend`.
+
+/// A job on Kubernetes 1.21, of whose server this process knows nothing yet.
+fn on_old_server(workers: u32, patch: Value) -> World {
+    let mut world = World::empty();
+    world.make_old();
+    world.submit(spec(workers, patch));
+    world
+}
+
+fn hostfile(world: &World) -> Vec<String> {
+    let text = world.get("ConfigMap", "pi-config")["data"]["hostfile"].as_str();
+    text.unwrap().lines().map(str::to_owned).collect()
+}
+
+/// What the hostfile has to say: the addresses of the live workers.
+fn addresses(world: &World, end: &str) -> Vec<String> {
+    let mut found: Vec<String> = world
+        .workers()
+        .iter()
+        .map(|name| {
+            let ip = world.get("Pod", name)["status"]["podIP"].as_str().unwrap();
+            format!("{ip}{end}")
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[track_caller]
+fn names_the_live_workers(world: &World) {
+    let mut lines = hostfile(world);
+    lines.sort();
+    assert_eq!(lines, addresses(world, " slots=1"), "{}", world.describe());
+}
+
+#[test]
+fn without_indexed_jobs_a_job_runs_over_pod_addresses_once_every_worker_is_ready() {
+    let mut world = on_old_server(3, json!({}));
+    world.script.unready.insert(2);
+    world.advance(60);
+    assert_eq!(world.tries.len(), 0, "{}", world.describe());
+    assert_eq!(world.get("Job", "pi-launcher")["spec"]["parallelism"], 0);
+    assert_eq!(world.condition("Degraded"), "True/IndexedJobUnavailable");
+    let waits_for = world.worker(2).unwrap();
+    let message = world.message("WorkersReady");
+    assert!(
+        message.contains(&format!("waiting for worker pod {waits_for}")),
+        "{message}"
+    );
+    world.script.unready.clear();
+    start(&mut world);
+    names_the_live_workers(&world);
+    let discover = world.get("ConfigMap", "pi-config")["data"]["discover_hosts.sh"].clone();
+    let mut printed: Vec<&str> = discover.as_str().unwrap().lines().skip(1).collect();
+    printed.sort_unstable();
+    let wanted: Vec<String> = addresses(&world, "")
+        .iter()
+        .map(|ip| format!("echo {ip}"))
+        .collect();
+    assert_eq!(printed, wanted);
+    assert_eq!(world.status()["replicaStatuses"]["Worker"]["active"], 3);
+    assert_eq!(world.status()["workersReady"], "3/3");
+    assert_eq!(world.wrote("retire"), 0);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+    assert_eq!(world.tries.len(), 1);
+    assert_eq!(world.told("IndexedJobUnavailable"), 1);
+    assert_eq!(world.condition("Degraded"), "False/Finished");
+}
+
+#[test]
+fn the_lines_of_a_hostfile_of_addresses_have_the_form_of_the_implementation() {
+    for implementation in ["Intel", "MPICH"] {
+        let mut world = on_old_server(2, json!({ "mpiImplementation": implementation }));
+        start(&mut world);
+        let mut lines = hostfile(&world);
+        lines.sort();
+        assert_eq!(lines, addresses(&world, ":1"));
+    }
+}
+
+#[test]
+fn without_indexed_jobs_a_launcher_that_starts_at_once_waits_all_the_same() {
+    // Neither a process that knows nothing of the server nor one that does may let it go.
+    for known in [false, true] {
+        let mut world = World::empty();
+        world.make_old();
+        let at_startup = json!({ "launcherCreationPolicy": "AtStartup" });
+        world.submit(spec(2, at_startup));
+        world.script.unready.insert(1);
+        if known {
+            world.advance(5);
+            world.suspend(true);
+            world.settle();
+            world.suspend(false);
+        }
+        world.advance(30);
+        assert_eq!(world.tries.len(), 0, "{known}\n{}", world.describe());
+        world.script.unready.clear();
+        start(&mut world);
+        names_the_live_workers(&world);
+        finish(&mut world);
+        assert!(world.is("Succeeded"), "{}", world.describe());
+    }
+}
+
+#[test]
+fn without_indexed_jobs_a_retry_is_held_while_a_worker_is_missing_and_finds_its_new_address() {
+    let mut world = on_old_server(3, json!({ "runPolicy": { "backoffLimit": 0 } }));
+    world.script.then = (1000, 0);
+    start(&mut world);
+    world.advance(5);
+    let before = hostfile(&world);
+    world.script.unready.insert(1);
+    world.delete_worker(1);
+    world.advance(60);
+    assert_eq!(world.launchers().len(), 0, "{}", world.describe());
+    assert_eq!(world.tries.len(), 1, "{}", world.describe());
+    world.script.unready.clear();
+    start(&mut world);
+    names_the_live_workers(&world);
+    assert_ne!(hostfile(&world), before);
+    assert_eq!(world.charged(), 0);
+    end_try(&mut world, 0);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn without_indexed_jobs_the_hostfile_follows_under_a_try_that_goes_on() {
+    let mut world = on_old_server(2, json!({}));
+    world.script.then = (1000, 0);
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(5);
+    let gone = world.worker(0).unwrap();
+    world.script.unready.insert(0);
+    world.delete_worker(0);
+    world.advance(2);
+    // While one is missing it stays as it was: with one host less a program might succeed.
+    assert_eq!(hostfile(&world).len(), 2);
+    world.advance(60);
+    assert_eq!(world.condition("Degraded"), "True/WorkerLost");
+    let message = world.message("Degraded");
+    assert!(
+        message.contains("a worker pod was lost"),
+        "{gone}: {message}"
+    );
+    world.script.unready.clear();
+    world.advance(30);
+    names_the_live_workers(&world);
+    assert_eq!(world.tries.len(), 1);
+    end_try(&mut world, 0);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn without_indexed_jobs_restart_launcher_starts_it_again_without_a_charge() {
+    let mut world = on_old_server(
+        2,
+        json!({ "runPolicy": { "backoffLimit": 0, "workerLossPolicy": "RestartLauncher" } }),
+    );
+    world.script.then = (1000, 0);
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(5);
+    world.delete_worker(1);
+    world.until("the second try runs", 120, |world| {
+        world.tries.len() == 2 && world.launched()
+    });
+    names_the_live_workers(&world);
+    assert_eq!(world.status()["launcher"]["restarts"], 1);
+    assert_eq!(world.charged(), 0);
+    end_try(&mut world, 0);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn without_suspend_a_program_that_fails_too_often_fails_the_job() {
+    let mut world = on_old_server(2, json!({ "runPolicy": { "backoffLimit": 2 } }));
+    world.script.then = (5, 1);
+    finish(&mut world);
+    let failed = world.condition("Failed");
+    assert!(failed.starts_with("True/BackoffLimitExceeded"), "{failed}");
+    assert_eq!(world.tries.len(), 3);
+    assert_eq!(world.charged(), 3);
+}
+
+#[test]
+fn without_suspend_nothing_runs_while_the_job_is_suspended() {
+    let mut world = on_old_server(2, json!({ "runPolicy": { "suspend": true } }));
+    world.settle();
+    world.at_rest();
+    assert_eq!(world.tries.len(), 0, "{}", world.describe());
+    assert!(!world.get("Job", "pi-launcher").is_null());
+    world.script.then = (1000, 0);
+    world.suspend(false);
+    start(&mut world);
+    world.suspend(true);
+    world.settle();
+    world.at_rest();
+    assert_eq!(world.pods().len(), 0, "{}", world.describe());
+    world.edit(json!({ "mpiReplicaSpecs": { "Launcher": { "template": {
+        "metadata": { "labels": { "edited": "yes" } },
+    } } } }));
+    world.suspend(false);
+    start(&mut world);
+    let launcher = world.launchers()[0].clone();
+    assert_eq!(
+        world.get("Pod", &launcher)["metadata"]["labels"]["edited"],
+        "yes"
+    );
+    assert_eq!(world.charged(), 0);
+    end_try(&mut world, 0);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn without_suspend_a_hold_takes_no_pod_that_was_deleted_for_one_failure_too_many() {
+    let mut world = on_old_server(1, json!({ "runPolicy": { "backoffLimit": 0 } }));
+    world.script.then = (1000, 0);
+    start(&mut world);
+    // Its pod is Failed on its way, after the Job controller was told to keep none.
+    let launcher = world.launchers()[0].clone();
+    world.delete_pod(&launcher);
+    world.tick();
+    world.suspend(true);
+    world.settle();
+    world.at_rest();
+    assert!(!world.ended(), "{}", world.describe());
+    world.suspend(false);
+    start(&mut world);
+    assert_eq!(world.charged(), 0);
+    end_try(&mut world, 0);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn without_suspend_a_failed_try_whose_pod_somebody_removes_is_no_longer_charged() {
+    // That Job controller forgets it too.
+    let mut world = on_old_server(1, json!({ "runPolicy": { "backoffLimit": 5 } }));
+    world.script.tries = [(5, 1), (1000, 0)].into();
+    world.until("the second try runs", 120, |world| {
+        world.tries.len() == 2 && world.launched()
+    });
+    world.advance(30);
+    assert_eq!(world.charged(), 1, "{}", world.describe());
+    let mut failed = world.role("launcher");
+    failed.retain(|name| support::terminal(world.get("Pod", name)));
+    world.take_away("Pod", &failed[0]);
+    world.advance(30);
+    assert_eq!(world.charged(), 0, "{}", world.describe());
+}
+
+#[test]
+fn without_indexed_jobs_a_ready_worker_without_an_address_is_waited_for() {
+    let mut world = on_old_server(2, json!({}));
+    world.script.unready.insert(1);
+    world.advance(10);
+    let late = world.worker(1).unwrap();
+    let ip = world.get("Pod", &late)["status"]["podIP"].clone();
+    world.change("Pod", &late, |pod| pod["status"]["podIP"] = Value::Null);
+    world.script.unready.clear();
+    world.advance(10);
+    assert_eq!(world.ready_workers(), 2);
+    assert_eq!(world.tries.len(), 0, "{}", world.describe());
+    world.change("Pod", &late, |pod| pod["status"]["podIP"] = ip);
+    start(&mut world);
+    names_the_live_workers(&world);
+    finish(&mut world);
+}
+
+#[test]
+fn without_suspend_a_held_launcher_takes_an_edited_template() {
+    let mut world = on_old_server(2, json!({}));
+    world.script.unready.insert(1);
+    world.advance(20);
+    world.edit(json!({ "mpiReplicaSpecs": { "Launcher": { "template": {
+        "metadata": { "labels": { "edited": "yes" } },
+    } } } }));
+    world.advance(20);
+    world.script.unready.clear();
+    start(&mut world);
+    let launcher = world.launchers()[0].clone();
+    assert_eq!(
+        world.get("Pod", &launcher)["metadata"]["labels"]["edited"],
+        "yes"
+    );
+    finish(&mut world);
+}
+
+#[test]
+fn without_suspend_the_deadline_counts_from_the_first_release_and_through_a_hold() {
+    let mut world = on_old_server(2, json!({ "runPolicy": { "activeDeadlineSeconds": 60 } }));
+    world.script.then = (1000, 0);
+    world.script.unready.insert(1);
+    world.advance(200);
+    world.script.unready.clear();
+    start(&mut world);
+    let begun = world.now;
+    world.advance(20);
+    assert!(!world.ended(), "{}", world.describe());
+    // The program fails, and its retry is held beyond the deadline.
+    world.script.unready.insert(1);
+    world.delete_worker(1);
+    world.until("the job ends", 120, World::ended);
+    assert_eq!(world.condition("Failed"), "True/DeadlineExceeded");
+    let took = world.now.duration_since(begun).as_secs();
+    assert!((55..=65).contains(&took), "{took} s\n{}", world.describe());
+    world.settle();
+    world.at_rest();
+}
+
+#[test]
+fn without_indexed_jobs_policies_clean_up_as_ever() {
+    for (policy, left) in [("None", 2), ("Running", 0), ("All", 0)] {
+        let mut world = on_old_server(2, json!({ "runPolicy": { "cleanPodPolicy": policy } }));
+        finish(&mut world);
+        assert!(world.is("Succeeded"));
+        assert_eq!(
+            world.workers().len(),
+            left,
+            "{policy}\n{}",
+            world.describe()
+        );
+        assert_eq!(
+            world.get("Job", "pi-worker").is_null(),
+            policy == "All",
+            "{policy}"
+        );
+    }
+}
+
+#[test]
+fn without_indexed_jobs_workers_that_ended_with_0_come_back_however_many_they_are() {
+    let mut world = on_old_server(2, json!({}));
+    world.script.then = (1000, 0);
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    // A name so long that the worker Job has no headroom.
+    world.change("Job", "pi-worker", |job| {
+        job["spec"]["completions"] = json!(2)
+    });
+    let uid = support::uid(world.get("Job", "pi-worker"));
+    for _ in 0..3 {
+        let name = world.worker(0).unwrap();
+        world.change("Pod", &name, |pod| {
+            pod["status"]["phase"] = json!("Succeeded")
+        });
+        world.advance(20);
+        assert_eq!(world.ready_workers(), 2, "{}", world.describe());
+    }
+    assert_eq!(support::uid(world.get("Job", "pi-worker")), uid);
+    end_try(&mut world, 0);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn without_indexed_jobs_a_job_shrinks_and_grows() {
+    let mut world = on_old_server(
+        4,
+        json!({ "elasticPolicy": { "minReplicas": 1, "removeFirst": ["pi-worker-0"] } }),
+    );
+    world.script.then = (1000, 0);
+    world.script.fails_on_loss = None;
+    start(&mut world);
+    world.advance(5);
+    world.scale(3);
+    world.advance(10);
+    assert_eq!(world.ready_workers(), 3, "{}", world.describe());
+    names_the_live_workers(&world);
+    world.scale(5);
+    world.advance(10);
+    assert_eq!(world.ready_workers(), 5);
+    names_the_live_workers(&world);
+    assert_eq!(world.tries.len(), 1);
+    end_try(&mut world, 0);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn a_launcher_template_that_is_refused_costs_no_worker_on_a_server_without_suspend_either() {
+    let mut world = on_old_server(
+        2,
+        json!({ "mpiReplicaSpecs": { "Launcher": { "template": { "spec": { "containers": [
+            { "name": "main", "image": "refused" },
+        ] } } } } }),
+    );
+    world.advance(20);
+    assert_eq!(world.condition("Invalid"), "True/TemplateRefused");
+    assert_eq!(world.pods().len(), 0, "{}", world.describe());
+}
+
+/// Bodies of the launcher Jobs that were created.
+fn launcher_jobs(world: &World) -> Vec<Value> {
+    let created = world.log.iter().filter_map(|entry| match &entry.action {
+        Some(Action::Create {
+            kind: ObjectKind::Job,
+            name,
+            body,
+        }) if name == "pi-launcher" => Some((**body).clone()),
+        _ => None,
+    });
+    created.collect()
+}
+
+#[test]
+fn a_server_that_keeps_suspend_is_asked_once_and_costs_no_further_write() {
+    let writes = |known: bool| {
+        let mut world = World::empty();
+        if known {
+            // A Job of some other MPIJob.
+            world.insert("MPIJob", json!({ "metadata": { "name": "other" } }));
+            let owner = support::uid(world.get("MPIJob", "other"));
+            world.insert(
+                "Job",
+                json!({
+                    "metadata": {
+                        "name": "other-worker",
+                        "labels": { names::OPERATOR_NAME_LABEL: names::OPERATOR_NAME },
+                        "ownerReferences": [{ "uid": owner, "name": "other", "controller": true }],
+                    },
+                    "spec": { "parallelism": 0, "completionMode": "Indexed", "completions": 1 },
+                }),
+            );
+        }
+        world.submit(spec(2, json!({})));
+        finish(&mut world);
+        assert!(world.is("Succeeded"), "{}", world.describe());
+        let paused = launcher_jobs(&world)[0]["spec"]["parallelism"] == 0;
+        assert_eq!(paused, !known);
+        assert_eq!(world.get("Job", "pi-launcher")["spec"]["parallelism"], 1);
+        world.log.len()
+    };
+    assert_eq!(writes(true), writes(false));
+}
+
+#[test]
+fn a_launcher_that_starts_at_once_costs_no_further_write_where_the_server_is_unknown() {
+    let mut world = World::new(spec(2, json!({ "launcherCreationPolicy": "AtStartup" })));
+    world.advance(2);
+    assert_eq!(world.wrote("patch Job"), 0, "{}", world.describe());
+    assert_eq!(world.role("launcher").len(), 1);
+    assert_eq!(launcher_jobs(&world)[0]["spec"]["suspend"], false);
+}
+
+#[test]
+fn a_server_that_drops_suspend_alone_holds_the_launcher_by_parallelism() {
+    let mut world = World::empty();
+    world.drops = &["suspend"];
+    world.script.unready.insert(1);
+    world.script.tries = [(5, 1), (1000, 0)].into();
+    world.submit(spec(2, json!({ "runPolicy": { "backoffLimit": 1 } })));
+    world.advance(60);
+    assert_eq!(world.tries.len(), 0, "{}", world.describe());
+    assert_eq!(world.condition("Degraded"), "");
+    world.script.unready.clear();
+    world.until("the second try runs", 120, |world| {
+        world.tries.len() == 2 && world.launched()
+    });
+    assert!(hostfile(&world)[0].starts_with("pi-worker-0.pi.default.svc"));
+    world.delete_worker(0);
+    world.script.tries = [(20, 0)].into();
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+    assert_eq!(world.charged(), 1);
+}
+
+#[test]
+fn a_server_that_was_taken_back_to_one_without_suspend_runs_no_launcher_early() {
+    let mut world = World::new(spec(2, json!({ "runPolicy": { "suspend": true } })));
+    world.settle();
+    // The process has seen a Job whose suspend was kept.
+    world.make_old();
+    world.take_away("Job", "pi-launcher");
+    world.script.unready.insert(1);
+    world.suspend(false);
+    world.advance(30);
+    assert_eq!(world.tries.len(), 0, "{}", world.describe());
+    world.script.unready.clear();
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn a_job_outlives_the_upgrade_of_its_server() {
+    let mut world = on_old_server(2, json!({}));
+    world.script.unready.insert(1);
+    world.advance(20);
+    // What a newer server reads of the Jobs that the older one stored.
+    world.drops = &[];
+    for name in ["pi-launcher", "pi-worker"] {
+        world.change("Job", name, |job| {
+            job["spec"]["suspend"] = json!(false);
+            job["spec"]["completionMode"] = json!("NonIndexed");
+        });
+    }
+    world.advance(20);
+    assert_eq!(world.tries.len(), 0, "{}", world.describe());
+    world.script.unready.clear();
+    start(&mut world);
+    names_the_live_workers(&world);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn a_crash_after_any_write_on_a_server_without_indexed_jobs_leads_to_the_same_end() {
+    crash_everywhere(|world| {
+        world.make_old();
+        world.script.tries = [(5, 1), (1000, 0)].into();
+        world.submit(spec(
+            2,
+            json!({ "runPolicy": { "backoffLimit": 1, "cleanPodPolicy": "Running" } }),
+        ));
+        world.until("the second try runs", 300, |world| {
+            world.tries.len() == 2 && world.launched()
+        });
+        world.advance(2);
+        world.delete_worker(0);
+        world.until("the job ends", 300, World::ended);
+    });
+}
+
+#[test]
+fn a_crash_after_any_write_of_a_suspension_without_suspend_leads_to_the_same_end() {
+    crash_everywhere(|world| {
+        world.make_old();
+        world.script.tries = [(5, 1), (1000, 0)].into();
+        world.submit(spec(
+            2,
+            json!({
+                "launcherCreationPolicy": "AtStartup",
+                "runPolicy": { "backoffLimit": 1, "activeDeadlineSeconds": 5000 },
+            }),
+        ));
+        world.until("the second try runs", 300, |world| {
+            world.tries.len() == 2 && world.launched()
+        });
+        world.suspend(true);
+        world.advance(20);
+        world.suspend(false);
+        world.until("the job ends", 300, World::ended);
+    });
+}

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::observed::{
-    ChildFacts, JobFacts, JobObject, JobWarning, Memory, NodeFacts, Observed, PodFacts, Refusal,
+    ChildFacts, JobFacts, JobObject, JobWarning, Kept, Memory, NodeFacts, Observed, PodFacts,
+    Refusal,
 };
 use crate::api::names;
 
@@ -160,6 +161,8 @@ pub struct Index {
     children: HashMap<(ChildKind, String, String), Arc<ChildFacts>>,
     child_names: HashMap<String, (ChildKind, String, String)>,
     nodes: BTreeMap<String, NodeFacts>,
+    /// What the API server kept of the newest Job, and the version of that.
+    kept: Option<(u64, Kept)>,
     /// Objects that are gone, and the version they went with.
     tombs: HashMap<String, u64>,
     tomb_order: VecDeque<String>,
@@ -285,6 +288,10 @@ impl Index {
                 owner,
                 facts,
             } => {
+                // The newest, because an upgrade of the server may change the answer.
+                if self.kept.is_none_or(|(newest, _)| newest <= version) {
+                    self.kept = Some((version, facts.kept));
+                }
                 let uid = facts.uid.clone();
                 if self
                     .batch
@@ -494,6 +501,7 @@ impl Index {
             config_map: child(ChildKind::ConfigMap, names::config_map(&job.name)),
             secret_seen: self.secrets.get(key).copied(),
             memory: self.memory.get(key).cloned().unwrap_or_default(),
+            kept: self.kept.map(|(_, kept)| kept),
             ..Observed::default()
         };
         let worker_name = names::worker_job(&job.name);

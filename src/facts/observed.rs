@@ -1,6 +1,7 @@
 //! The immutable snapshot of one MPIJob that the planner gets. It may be old or incomplete.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -33,6 +34,19 @@ pub struct Observed {
     pub memory: Memory,
     /// Nodes that were asked for, by name.
     pub nodes: BTreeMap<String, NodeFacts>,
+    /// What the API server made of the Job that was written last, of any MPIJob; None while this
+    /// process has not seen one.
+    pub kept: Option<Kept>,
+}
+
+/// Which fields of a Job the API server keeps. Kubernetes 1.21 drops both without an error; every
+/// later version fills them in where they are left out, so any Job as it was answered tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// `spec.suspend`.
+    pub suspend: bool,
+    /// `spec.completionMode`.
+    pub completion_mode: bool,
 }
 
 /// What one process remembers of an MPIJob. Losing it costs a repeated call, never a wrong step.
@@ -161,6 +175,10 @@ pub struct JobFacts {
     pub labelled: bool,
     /// Run label of the pod template.
     pub run: Option<String>,
+    /// Which fields of it the API server kept.
+    pub kept: Kept,
+    /// `spec.completionMode` is Indexed: its pods have an index and a hostname.
+    pub indexed: bool,
     /// `spec.suspend`.
     pub suspend: bool,
     /// `spec.parallelism`.
@@ -175,14 +193,30 @@ pub struct JobFacts {
     pub ttl_seconds: Option<i32>,
     /// `status.failed`.
     pub failed: i64,
-    /// `status.startTime` is set.
-    pub started: bool,
+    /// `status.startTime`.
+    pub started: Option<Timestamp>,
     /// `status.completionTime`.
     pub completion_time: Option<Timestamp>,
     /// Complete or, earlier, SuccessCriteriaMet is True.
     pub complete: bool,
     /// Failed or, earlier, FailureTarget is True: reason and message.
     pub failure: Option<(String, String)>,
+}
+
+impl JobFacts {
+    /// A launcher Job that creates no pod as it stands. Parallelism 0 holds it too, and on a server
+    /// that drops `suspend` nothing else does.
+    #[must_use]
+    pub fn held(&self) -> bool {
+        self.suspend || self.parallelism == 0
+    }
+
+    /// The Job controller may have created a pod for it. One that is held by parallelism 0 alone has
+    /// a start time all the same.
+    #[must_use]
+    pub fn ran(&self) -> bool {
+        self.failed > 0 || (self.started.is_some() && self.parallelism > 0)
+    }
 }
 
 /// Phase of a pod.
@@ -220,6 +254,8 @@ pub struct PodFacts {
     pub job_name: String,
     /// Completion index (worker pods of a Job); for plain pods the replica index.
     pub index: Option<u32>,
+    /// `status.podIP`, or the IPv4 address of the pod where it has one of each family.
+    pub ip: Option<IpAddr>,
     /// Has the `replica-index` label.
     pub ranked: bool,
     /// `job-role` label is launcher.

@@ -35,7 +35,7 @@ pub fn ensure(
     // operator that would be a call for each job.
     let needed = pass
         .launcher_job()
-        .is_none_or(|job| job.suspend && releasing)
+        .is_none_or(|job| job.held() && releasing)
         || (pass.job.workers > 0 && pass.worker_job().is_none());
     let fresh = pass
         .observed
@@ -88,7 +88,7 @@ fn config_map(
     let name = names::config_map(context.name);
     let present = own(pass, pass.observed.config_map.as_deref());
     let (hosts, live) = hosts?;
-    let files = hostfile::files(&context, hosts, live);
+    let files = hostfile::files(&context, hosts, live, pass.addresses.as_ref());
     let content = build::config_map::digest(&files.0, &files.1);
     let body = build::config_map::config_map(&context, &files.0, &files.1);
     let Some(config) = present else {
@@ -112,7 +112,7 @@ fn config_map(
         .config_written
         .and_then(|at| at.checked_add(CONFIG_DISTANCE).ok())
         && due > pass.now
-        && pass.launcher_job().is_some_and(|job| !job.suspend)
+        && pass.launcher_job().is_some_and(|job| !job.held())
     {
         plan.look_at(due);
         return None;

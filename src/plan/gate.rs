@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Pass;
 use crate::api::reasons;
-use crate::facts::observed::{PodFacts, Trouble, TroubleKind};
+use crate::facts::observed::{JobFacts, PodFacts, Trouble, TroubleKind};
 
 /// How long our own readiness probe may be the only thing that is missing before the launcher is
 /// started without it: the port that we read from the command may be wrong.
@@ -54,7 +54,8 @@ pub struct Held {
 /// The workers of the current worker Job.
 #[derive(Debug, Clone, Default)]
 pub struct Workers<'a> {
-    /// The live pod of each index. One pod an index counts: the oldest Ready one.
+    /// The live pod of each index. One pod an index counts: the oldest Ready one. Pods of a Job that
+    /// is not Indexed are numbered by age, so that a pod that takes another's place comes last.
     pub live: BTreeMap<u32, &'a PodFacts>,
     /// Indexes whose live pod counts as Ready, ascending.
     pub ready: Vec<u32>,
@@ -65,12 +66,19 @@ pub struct Workers<'a> {
 }
 
 impl<'a> Workers<'a> {
-    /// The workers among `pods` that the Job with this UID controls.
+    /// The workers among `pods` that this worker Job controls.
     #[must_use]
-    pub fn of(pods: impl Iterator<Item = &'a PodFacts>, owner: &str, now: Timestamp) -> Self {
+    pub fn of(pods: impl Iterator<Item = &'a PodFacts>, job: &JobFacts, now: Timestamp) -> Self {
         let mut workers = Self::default();
-        for pod in pods.filter(|pod| pod.owner == owner && pod.live()) {
-            let Some(index) = pod.index else { continue };
+        let mut pods: Vec<&PodFacts> = pods
+            .filter(|pod| pod.owner == job.uid && pod.live())
+            .collect();
+        if !job.indexed {
+            pods.sort_by(|a, b| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
+        }
+        for (place, pod) in (0..).zip(pods) {
+            let index = if job.indexed { pod.index } else { Some(place) };
+            let Some(index) = index else { continue };
             let keep = workers
                 .live
                 .get(&index)
@@ -80,7 +88,8 @@ impl<'a> Workers<'a> {
             }
         }
         for (index, pod) in &workers.live {
-            if pod.ready {
+            // Without a hostname, only the address leads to it.
+            if pod.ready && (job.indexed || pod.ip.is_some()) {
                 workers.ready.push(*index);
                 continue;
             }
@@ -186,7 +195,8 @@ fn held(pass: &Pass<'_>, ready: u32) -> Held {
             let on = node
                 .map(|node| format!(" on node {node}"))
                 .unwrap_or_default();
-            parts.push(format!("worker {index}{on}: {}", cut(&text, POD_TEXT)));
+            let who = pass.name_workers(&[*index]);
+            parts.push(format!("{who}{on}: {}", cut(&text, POD_TEXT)));
         }
     }
     let mut message = format!("{ready}/{wanted} workers are Ready");
@@ -195,8 +205,16 @@ fn held(pass: &Pass<'_>, ready: u32) -> Held {
     }
     let indexes: Vec<u32> = troubles.iter().map(|(index, _)| *index).collect();
     let more = indexes.len() > NAMED * 4;
-    let shown = super::indexes::format(&indexes[..indexes.len().min(NAMED * 4)]);
-    let etc = if more { " and more" } else { "" };
+    let shown = if pass.unindexed() {
+        pass.name_workers(&indexes)
+    } else {
+        super::indexes::format(&indexes[..indexes.len().min(NAMED * 4)])
+    };
+    let etc = if more && !pass.unindexed() {
+        " and more"
+    } else {
+        ""
+    };
     let _ = write!(message, ", waiting for {shown}{etc}");
     if !parts.is_empty() {
         let _ = write!(message, "; {}", parts.join("; "));
@@ -229,9 +247,19 @@ fn missing(pass: &Pass<'_>, index: u32) -> (&'static str, Option<String>) {
         };
         return (reason, Some(text));
     }
+    let unindexed = pass.unindexed();
+    // Whatever ended before the newest pod came has been replaced.
+    let newest = pass.workers.live.values().map(|pod| pod.created).max();
     let last = pass.worker_job().and_then(|job| {
         let pods = pass.observed.workers.iter().map(|pod| &**pod);
-        pods.filter(|pod| pod.owner == job.uid && pod.index == Some(index) && pod.terminal())
+        pods.filter(|pod| pod.owner == job.uid && pod.terminal())
+            .filter(|pod| {
+                if unindexed {
+                    newest.is_none_or(|newest| pod.ended.or(pod.created) >= newest)
+                } else {
+                    pod.index == Some(index)
+                }
+            })
             .max_by_key(|pod| pod.ended.or(pod.created))
     });
     let Some(pod) = last else {
@@ -241,6 +269,11 @@ fn missing(pass: &Pass<'_>, index: u32) -> (&'static str, Option<String>) {
         .trouble
         .as_ref()
         .map_or_else(|| "ended".to_owned(), describe);
+    if unindexed {
+        // Which of the pods that ended this one stood for is not known, nor its count of failures.
+        let text = format!("pod {}: {why}", pod.name);
+        return (reasons::BACK_OFF, Some(text));
+    }
     let until = back_off_ends(pod)
         .filter(|until| *until > pass.now)
         .map(|until| format!("; the Job controller creates the next pod at about {until:.0}"))
@@ -311,6 +344,19 @@ pub fn describe(trouble: &Trouble) -> String {
         let _ = write!(text, ": {}", trouble.message.trim());
     }
     text
+}
+
+/// Some of `count` pods by name, for a sentence. Those that are not there have none.
+#[must_use]
+pub fn name_pods<'p>(names: impl Iterator<Item = &'p str>, count: usize) -> String {
+    let names: Vec<&str> = names.take(NAMED).collect();
+    match (names.as_slice(), count) {
+        ([], 1) => "a worker pod".to_owned(),
+        ([], count) => format!("{count} worker pods"),
+        ([name], 1) => format!("worker pod {name}"),
+        (names, count) if names.len() == count => format!("worker pods {}", names.join(", ")),
+        (names, count) => format!("{count} worker pods, {} among them", names.join(", ")),
+    }
 }
 
 /// The first `limit` characters, with an ellipsis if there were more.

@@ -59,7 +59,7 @@ impl Tries {
     pub fn pending_counted(&self, job: &JobFacts, pods: &[&PodFacts]) -> bool {
         self.pending.as_ref().is_some_and(|(uid, before)| {
             // The count lags behind the pod; either is proof.
-            job.failed > *before
+            (durable(job) && job.failed > *before)
                 || pods
                     .iter()
                     .any(|pod| pod.uid == *uid && counts_as_failed(pod))
@@ -80,11 +80,14 @@ impl Tries {
     #[must_use]
     pub fn charged(&self, job: &JobFacts, pods: &[&PodFacts]) -> i64 {
         let failed_pods = pods.iter().filter(|pod| counts_as_failed(pod));
+        let failed_pods = i64::try_from(failed_pods.count()).unwrap_or(0);
         // The Job counts a failed pod about a second later; a pod object may be gone while the
         // count stays.
-        let failed = job
-            .failed
-            .max(i64::try_from(failed_pods.count()).unwrap_or(0));
+        let failed = if durable(job) {
+            job.failed.max(failed_pods)
+        } else {
+            failed_pods
+        };
         let pending = i64::from(self.pending_counted(job, pods));
         (failed - self.refunded - pending).max(0)
     }
@@ -114,6 +117,12 @@ impl Tries {
     }
 }
 
+/// Whether `status.failed` keeps what it counted. The Job controller of servers that drop `suspend`
+/// counts the Failed pods that are there, those that were deleted while they ran among them.
+fn durable(job: &JobFacts) -> bool {
+    job.kept.suspend
+}
+
 /// Whether the Job controller counts this pod as a failed try, or will. One that was deleted while
 /// it ran, by a suspension say, passes through Failed as well; for those only the count tells.
 fn counts_as_failed(pod: &PodFacts) -> bool {
@@ -141,7 +150,7 @@ pub fn base_limit(pass: &Pass<'_>) -> i64 {
 /// refund came too late for the Job controller.
 #[must_use]
 pub fn failure_is_refundable(pass: &Pass<'_>, job: &JobFacts, reason: &str) -> bool {
-    if reason != reasons::BACKOFF_LIMIT_EXCEEDED || !pass.job.gated || pass.job.suspend {
+    if reason != reasons::BACKOFF_LIMIT_EXCEEDED || !pass.gated() || pass.job.suspend {
         return false;
     }
     let tries = Tries::of(job);
@@ -167,9 +176,7 @@ pub fn ensure(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan, report: &mut Report
     };
     // A Job that failed although the job goes on: its last try is refunded, in a new Job.
     let ended = job.annotations.contains_key(names::ENDED_ANNOTATION) || job.failure.is_some();
-    let never_released = !job.annotations.contains_key(names::RELEASED_ANNOTATION)
-        && !job.started
-        && job.failed == 0;
+    let never_released = !job.annotations.contains_key(names::RELEASED_ANNOTATION) && !job.ran();
     let content = job.annotations.get(names::CONTENT_ANNOTATION);
     let edited = content != Some(&build::launcher_job::digest(&pass.context()));
     if (ended || (edited && never_released)) && job.labelled {
@@ -195,11 +202,21 @@ pub fn create(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) -> bool {
     if !children::may_create(pass, &name, plan, report) {
         return false;
     }
-    let at_once = (!pass.job.gated || report.legacy) && !pass.job.suspend;
+    let at_once = (!pass.gated() || report.legacy) && !pass.job.suspend;
+    // Whether this server has Indexed Jobs shows in the answer to a Job. Without them the launcher
+    // must not start at once, so as long as this is not known the worker Job goes first.
+    let asks_first = pass.observed.kept.is_none() && pass.job.workers > 0 && !report.legacy;
+    if at_once && asks_first {
+        return true;
+    }
+    // Likewise for `suspend`: a Job whose server drops it would start. Parallelism 0 holds on every
+    // server. Such a Job's clock runs at once, so its deadline is set when it is let go.
+    let pause = !at_once && !pass.observed.kept.is_some_and(|kept| kept.suspend);
     let params = build::launcher_job::LauncherParams {
         suspend: !at_once,
+        pause,
         backoff_limit: backoff_limit(pass, base_limit(pass)),
-        active_deadline_seconds: pass.job.deadline_seconds,
+        active_deadline_seconds: pass.job.deadline_seconds.filter(|_| !pause),
     };
     let body = build::launcher_job::launcher_job(&pass.context(), &params);
     if pass.job.launcher.template["spec"]["restartPolicy"]
@@ -255,7 +272,7 @@ pub fn released_hosts(job: &JobFacts) -> Option<Vec<u32>> {
 /// Workers leave: a launcher that runs is not said to have lost them. What it is said to run with is
 /// changed before the first of them goes, and when they come back they are new to it.
 pub fn give_up(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan) {
-    let Some(job) = pass.launcher_job().filter(|job| !job.suspend) else {
+    let Some(job) = pass.launcher_job().filter(|job| !job.held()) else {
         return;
     };
     let had = released_hosts(job);
@@ -273,7 +290,7 @@ pub fn give_up(pass: &Pass<'_>, victims: &[u32], plan: &mut Plan) {
 /// Has the launcher's kubelet mount the files again, which say `content` now. By itself it looks for
 /// a change each minute or so; a change of the pod makes it look at once.
 pub fn refresh(pass: &Pass<'_>, content: &str, plan: &mut Plan) {
-    let Some(job) = pass.launcher_job().filter(|job| !job.suspend) else {
+    let Some(job) = pass.launcher_job().filter(|job| !job.held()) else {
         return;
     };
     // Before it has a node, nothing is mounted.
@@ -296,8 +313,9 @@ pub fn refresh(pass: &Pass<'_>, content: &str, plan: &mut Plan) {
 /// Digest of the files of the last release; None where the launcher waits for no worker, since they
 /// change from its start on.
 fn mounted_at_start(pass: &Pass<'_>, job: &JobFacts) -> Option<String> {
-    let hosts = released_hosts(job).filter(|_| pass.job.gated)?;
-    let (hostfile, discover) = super::hostfile::files(&pass.context(), &hosts, &hosts);
+    let hosts = released_hosts(job).filter(|_| pass.gated())?;
+    let (hostfile, discover) =
+        super::hostfile::files(&pass.context(), &hosts, &hosts, pass.addresses.as_ref());
     Some(build::config_map::digest(&hostfile, &discover))
 }
 
@@ -313,7 +331,7 @@ fn lost(pass: &Pass<'_>, job: &JobFacts, attempt: &PodFacts) -> Vec<u32> {
         .into_iter()
         .filter(|index| {
             let live = pass.workers.live.get(index);
-            if !pass.job.gated {
+            if !pass.gated() {
                 // Such a try begins before its workers; only one that is seen going is lost.
                 return live.is_none_or(|pod| !pod.ready)
                     && pass.observed.workers.iter().any(|pod| {
@@ -346,6 +364,8 @@ fn slipped(pass: &Pass<'_>, attempt: &PodFacts, lost: &[u32]) -> bool {
         let replaced_before = pass.workers.live.get(index).is_some_and(|pod| {
             pod.created.is_some_and(|created| created <= began) && !pod.main_restarted
         });
+        // Without indexes it cannot be said whose place a pod took that is going; the replacement,
+        // which such a server creates at once, says it.
         let marked_before = pass.observed.workers.iter().any(|pod| {
             pod.index == Some(*index) && pod.deleted.is_some_and(|deleted| deleted < began)
         });
@@ -358,9 +378,9 @@ fn steer(pass: &Pass<'_>, job: &JobFacts, gate: &Gate, plan: &mut Plan, report: 
     let pods: Vec<&PodFacts> = pass.tries().collect();
     let base = base_limit(pass);
     let present = pods.iter().copied().rfind(|pod| !pass.husk(pod));
-    let gated = pass.job.gated || tries.restarts > 0;
+    let gated = pass.gated() || tries.restarts > 0;
 
-    if job.suspend {
+    if job.held() {
         if pass.left_over(&pass.observed.launchers, report).is_some() {
             return;
         }
@@ -469,8 +489,22 @@ fn restart_pause(tries: &Tries) -> Option<Timestamp> {
 
 fn hold(job: &JobFacts, tries: &Tries, base: i64, plan: &mut Plan) {
     plan.held = true;
-    let spec = json!({ "suspend": true, "backoffLimit": tries.backoff_limit(base) });
+    let mut spec = closed(job);
+    if spec["backoffLimit"].is_null() {
+        spec["backoffLimit"] = json!(tries.backoff_limit(base));
+    }
     patch(job, tries.annotations(), spec, plan);
+}
+
+/// What holds a launcher Job: `suspend`, or parallelism 0 where the server dropped that. Both end
+/// its pod uncounted; but a Job controller of that age may see the pod as Failed on its way, and
+/// must not take that for one failure too many. The release sets the limit again.
+pub fn closed(job: &JobFacts) -> Value {
+    if job.kept.suspend {
+        json!({ "suspend": true })
+    } else {
+        json!({ "parallelism": 0, "backoffLimit": i32::MAX })
+    }
 }
 
 fn release(
@@ -511,7 +545,7 @@ fn release(
         annotations.remove(names::REFUND_PENDING_ANNOTATION);
     }
     let hosts = match gate {
-        Gate::Open { hosts, .. } if pass.job.gated => hosts.clone(),
+        Gate::Open { hosts, .. } if pass.gated() => hosts.clone(),
         _ => pass.expected(),
     };
     annotations.insert(
@@ -528,15 +562,21 @@ fn release(
             json!(pass.now.to_string()),
         );
     }
-    let mut spec = json!({ "suspend": false });
+    let mut spec = json!({});
+    if job.suspend {
+        spec["suspend"] = json!(false);
+    }
+    if job.parallelism == 0 {
+        spec["parallelism"] = json!(1);
+    }
     let limit = tries.backoff_limit(base_limit(pass));
     if limit != i64::from(job.backoff_limit) {
         spec["backoffLimit"] = json!(limit);
     }
-    if let Some(remaining) = remaining(pass, released)
-        && job.deadline_seconds != Some(remaining)
+    if let Some(deadline) = deadline(pass, job, released)
+        && job.deadline_seconds != Some(deadline)
     {
-        spec["activeDeadlineSeconds"] = json!(remaining);
+        spec["activeDeadlineSeconds"] = json!(deadline);
     }
     patch(job, annotations, spec, plan);
     if let Gate::Open {
@@ -548,12 +588,22 @@ fn release(
     }
 }
 
-/// Seconds that are left of the deadline; its clock starts at the first release and runs on while
-/// we hold the launcher. None without a deadline.
-fn remaining(pass: &Pass<'_>, released: Option<Timestamp>) -> Option<i64> {
+/// `activeDeadlineSeconds` of a Job that is let go; None without a deadline. Its clock starts at the
+/// first release and runs on while we hold the launcher.
+fn deadline(pass: &Pass<'_>, job: &JobFacts, released: Option<Timestamp>) -> Option<i64> {
     let deadline = pass.job.deadline_seconds?;
-    let spent = released.map_or(0, |at| pass.now.duration_since(at).as_secs().max(0));
-    Some((deadline - spent).max(0))
+    let since =
+        |at: Option<Timestamp>| at.map_or(0, |at| pass.now.duration_since(at).as_secs().max(0));
+    if job.suspend {
+        // The Job controller's clock starts again.
+        return Some((deadline - since(released)).max(0));
+    }
+    // Held by parallelism alone, the Job controller's clock has run since the Job was created, and
+    // was given what it needs at the first release.
+    if job.deadline_seconds.is_some() {
+        return job.deadline_seconds;
+    }
+    Some(deadline.saturating_add(since(job.started)))
 }
 
 /// A held launcher whose deadline is over is released with 0 seconds: the Job controller checks the
@@ -566,6 +616,10 @@ fn past_deadline(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
     let (Some(released), Some(deadline)) = (released, pass.job.deadline_seconds) else {
         return;
     };
+    // Held by parallelism alone, its clock runs on, and the Job controller ends it by itself.
+    if !job.suspend {
+        return;
+    }
     let due = super::after(released, jiff::SignedDuration::from_secs(deadline));
     if due > pass.now {
         plan.look_at(due);

@@ -30,6 +30,7 @@ use crate::api::{names, reasons};
 use crate::facts::observed::{JobFacts, Observed, PodFacts};
 use build::{BuildContext, Settings};
 use gate::Workers;
+use hostfile::Addresses;
 use scale_in::ScaleIn;
 use status::Report;
 
@@ -62,6 +63,8 @@ pub struct Pass<'a> {
     pub workers: Workers<'a>,
     /// Whether workers leave.
     pub scale_in: ScaleIn,
+    /// Their addresses, where MPI reaches them so and not by hostname.
+    pub addresses: Option<Addresses>,
 }
 
 impl<'a> Pass<'a> {
@@ -88,9 +91,14 @@ impl<'a> Pass<'a> {
             .unwrap_or_else(|| run_label(&observed.job.uid, observed.job.generation));
         let pods = observed.workers.iter().map(|pod| &**pod);
         let workers = match worker_job {
-            Some(job) => Workers::of(pods, &job.uid, now),
+            Some(job) => Workers::of(pods, job, now),
             None => Workers::default(),
         };
+        let addresses = unindexed(observed, job).then(|| {
+            let live = workers.live.iter();
+            live.filter_map(|(index, pod)| Some((*index, pod.ip?)))
+                .collect()
+        });
         Self {
             observed,
             job,
@@ -99,6 +107,7 @@ impl<'a> Pass<'a> {
             run,
             workers,
             scale_in: ScaleIn::Nobody,
+            addresses,
         }
     }
 
@@ -124,6 +133,30 @@ impl<'a> Pass<'a> {
         let built = self.worker_job().map_or(0, |job| job.completions);
         let room = build::worker_job::headroom(name.len(), wanted, most);
         validate::out_of_range(name, self.job, room.max(u32::try_from(built).unwrap_or(0)))
+    }
+
+    /// The server makes no Indexed Job of the workers: they have neither index nor hostname.
+    #[must_use]
+    pub fn unindexed(&self) -> bool {
+        unindexed(self.observed, self.job)
+    }
+
+    /// The launcher waits for its workers. By address it always does: a hostfile without addresses
+    /// would let it run alone.
+    #[must_use]
+    pub fn gated(&self) -> bool {
+        self.job.gated || self.addresses.is_some()
+    }
+
+    /// Workers in a sentence: `worker 0-2,5`, or the names of their pods where indexes are only
+    /// ours.
+    #[must_use]
+    pub fn name_workers(&self, workers: &[u32]) -> String {
+        if !self.unindexed() {
+            return format!("worker {}", indexes::format(workers));
+        }
+        let pods = workers.iter().filter_map(|i| self.workers.live.get(i));
+        gate::name_pods(pods.map(|pod| pod.name.as_str()), workers.len())
     }
 
     /// Context for building child objects.
@@ -193,6 +226,16 @@ impl<'a> Pass<'a> {
     pub fn husk(&self, pod: &PodFacts) -> bool {
         stuck::husk(pod, &self.observed.nodes, self.now)
     }
+}
+
+/// As the worker Job says; before there is one, as the newest Job of any MPIJob says.
+fn unindexed(observed: &Observed, job: &ValidJob) -> bool {
+    let worker_job = observed.worker_job.as_deref().filter(|job| !job.deleting);
+    job.workers > 0
+        && match worker_job {
+            Some(job) => !job.indexed,
+            None => observed.kept.is_some_and(|kept| !kept.completion_mode),
+        }
 }
 
 /// Label value that marks the pods of one run; the generation makes it new at each resume, and the

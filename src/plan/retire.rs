@@ -23,9 +23,9 @@ const HELD_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 /// Plans the retirements of a running job, in the background.
 pub fn retire(pass: &Pass<'_>, gate: &Gate, plan: &mut Plan) {
     let Some(job) = pass.worker_job() else { return };
-    let was_released = pass.launcher_job().is_some_and(|job| {
-        !job.suspend || job.annotations.contains_key(names::RELEASED_ANNOTATION)
-    });
+    let was_released = pass
+        .launcher_job()
+        .is_some_and(|job| !job.held() || job.annotations.contains_key(names::RELEASED_ANNOTATION));
     let released = was_released || plan.released.is_some();
     for pod in pass
         .observed

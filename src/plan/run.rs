@@ -18,9 +18,9 @@ pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     let content = children::ensure(pass, hosts.as_ref(), releasing, plan, report);
     // Where no launcher reads the files, they name nobody before the next release writes them.
     let files_told = hosts.is_none() || content.is_some();
-    let launcher_counts = !pass.job.gated || pass.launcher_job().is_some_and(|job| !job.suspend);
+    let launcher_counts = !pass.gated() || pass.launcher_job().is_some_and(|job| !job.held());
     children::pod_group(pass, launcher_counts, plan, report);
-    let present = pass.launcher_job().is_some_and(|job| !job.suspend);
+    let present = pass.launcher_job().is_some_and(|job| !job.held());
     if !report.refused.is_empty() && !present {
         // With somebody else's Service, hostfile or keys nothing may start; what runs goes on.
         stuck::watch(pass, plan, report);
@@ -53,10 +53,13 @@ pub fn running(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
 fn config_hosts(pass: &Pass<'_>, gate: &Gate) -> Option<(Vec<u32>, Vec<u32>)> {
     let all = || pass.expected();
     let live = pass.workers.ready.clone();
-    if !pass.job.gated {
+    if pass.addresses.is_some() {
+        return addressed(pass, gate, live);
+    }
+    if !pass.gated() {
         return Some((all(), live));
     }
-    let runs = pass.launcher_job().filter(|job| !job.suspend);
+    let runs = pass.launcher_job().filter(|job| !job.held());
     if let Some(job) = runs {
         let present = pass.try_is_present();
         if present && pass.job.elastic {
@@ -78,6 +81,22 @@ fn config_hosts(pass: &Pass<'_>, gate: &Gate) -> Option<(Vec<u32>, Vec<u32>)> {
         Gate::Held(_) if pass.observed.config_map.is_some() => None,
         // What the first release will need, so that it does not have to write again.
         Gate::Held(_) => Some((all(), all())),
+    }
+}
+
+/// The same where the files name addresses: a worker that comes back has a new one. They follow as
+/// soon as every worker is there again, also under a running try, which has read them, so that the
+/// next one finds the addresses of the moment.
+fn addressed(pass: &Pass<'_>, gate: &Gate, live: Vec<u32>) -> Option<(Vec<u32>, Vec<u32>)> {
+    let runs = pass.launcher_job().is_some_and(|job| !job.held());
+    if runs && pass.job.elastic && pass.try_is_present() {
+        return Some((live.clone(), live));
+    }
+    match gate {
+        Gate::Open { hosts, .. } => Some((hosts.clone(), live)),
+        // A short hostfile would let a try that slips through run with fewer ranks, and succeed.
+        Gate::Held(_) if pass.observed.config_map.is_some() => None,
+        Gate::Held(_) => Some((Vec::new(), Vec::new())),
     }
 }
 

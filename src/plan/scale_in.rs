@@ -154,7 +154,10 @@ fn digest(pass: &Pass<'_>) -> Option<String> {
 /// Who leaves, and may they go now?
 #[must_use]
 pub fn decide(pass: &Pass<'_>) -> ScaleIn {
-    let Some(job) = pass.worker_job().filter(|job| !job.suspend) else {
+    let Some(job) = pass
+        .worker_job()
+        .filter(|job| !job.suspend && !pass.unindexed())
+    else {
         return ScaleIn::Nobody;
     };
     let wanted = pass.job.workers as usize;

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::gate::{Held, cut};
+use super::gate::{self, Held, cut};
 use super::launcher::Tries;
 use super::{Pass, back_off, children, scale_in};
 use crate::action::{EventNote, Milestone, Plan, StatusPatch};
@@ -19,7 +19,7 @@ use crate::api::mpijob::{JobCondition, LAUNCHER, MpiJobStatus, ReplicaStatus, WO
 use crate::api::names;
 use crate::api::reasons::{self, condition};
 use crate::api::validate::{self, Violation};
-use crate::facts::observed::{Observed, PREDECESSOR, Phase, Refusal};
+use crate::facts::observed::{Observed, PREDECESSOR, Phase, PodFacts, Refusal};
 
 /// First distance between two writes of which only counts or waiting text differ, in seconds; it
 /// doubles each time.
@@ -33,6 +33,9 @@ const LOSS_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 /// How long the children of an earlier MPIJob of the same name are waited for in silence.
 const PREDECESSOR_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// What a server without Indexed Jobs means for the user.
+const UNINDEXED: &str = "this API server has no Indexed Jobs (Kubernetes 1.22 and newer have): workers have no index and no hostname of their own, hostfile and discover_hosts.sh name them by pod IP and follow when a worker is replaced, the launcher waits for all workers under AtStartup too, and who leaves in a shrink is chosen by the Job controller, whatever removeFirst says";
 
 /// How the launcher Job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -451,7 +454,8 @@ fn tries(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus) {
         launcher.refunded_tries = launcher.refunded_tries.max(refunded);
         launcher.restarts = launcher.restarts.max(tries.restarts);
     }
-    if launcher != crate::api::mpijob::LauncherStatus::default() {
+    // A count may go down to nothing again: Kubernetes 1.21 counts only pods that are there.
+    if status.launcher.is_some() || launcher != crate::api::mpijob::LauncherStatus::default() {
         status.launcher = Some(launcher);
     }
 }
@@ -521,11 +525,12 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
         let since = lost
             .iter()
             .filter_map(|index| {
+                let any = pass.unindexed();
                 let pods = pass
                     .observed
                     .workers
                     .iter()
-                    .filter(|pod| pod.index == Some(*index));
+                    .filter(|pod| any || pod.index == Some(*index));
                 pods.filter_map(|pod| pod.deleted.or(pod.created)).max()
             })
             .min()
@@ -543,8 +548,8 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
             add(
                 reasons::WORKER_LOST,
                 format!(
-                    "worker {} was lost while launcher pod {launcher} runs; {then}",
-                    super::indexes::format(lost),
+                    "{} was lost while launcher pod {launcher} runs; {then}",
+                    lost_workers(pass, lost),
                 ),
             );
         } else {
@@ -573,8 +578,8 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
         add(
             reasons::SHRINK_WAITS,
             format!(
-                "fewer workers are wanted; nobody leaves before worker {}, which stays, is Ready",
-                super::indexes::format(&report.shrink_waits)
+                "fewer workers are wanted; nobody leaves before {}, which stays, is Ready",
+                pass.name_workers(&report.shrink_waits)
             ),
         );
     }
@@ -592,13 +597,17 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
         add(
             reasons::PROBE_BYPASSED,
             format!(
-                "worker {}: the readiness probe that the operator added does not pass, the launcher was started without it; set the port of sshd as containerPort or add a probe",
-                super::indexes::format(which)
+                "{}: the readiness probe that the operator added does not pass, the launcher was started without it; set the port of sshd as containerPort or add a probe",
+                pass.name_workers(which)
             ),
         );
     }
     for warning in &pass.job.warnings {
         add(reasons::VALIDATION_ERROR, warning.to_string());
+    }
+    // Last: nothing can be done about it in this cluster, so whatever else is amiss goes first.
+    if pass.unindexed() && !report.finished {
+        add(reasons::INDEXED_JOB_UNAVAILABLE, UNINDEXED.to_owned());
     }
     match found {
         Some((reason, message)) => {
@@ -617,14 +626,34 @@ fn degraded(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &
                 note(plan, true, reason, cut(&message, 1000));
             }
         }
-        None => clear(
+        // One that says why it is False already keeps that: the job has ended.
+        None if is_true(status, condition::DEGRADED) => clear(
             status,
             condition::DEGRADED,
             "Recovered",
             "Nothing is amiss.",
             pass.now,
         ),
+        None => {}
     }
+}
+
+/// The workers that a try lost. Without indexes the pods that went are known only while they are
+/// still there.
+fn lost_workers(pass: &Pass<'_>, lost: &[u32]) -> String {
+    if !pass.unindexed() {
+        return pass.name_workers(lost);
+    }
+    let mut gone: Vec<&PodFacts> = pass
+        .observed
+        .workers
+        .iter()
+        .map(|pod| &**pod)
+        .filter(|pod| !pod.live())
+        .collect();
+    gone.sort_by_key(|pod| std::cmp::Reverse(pod.deleted.or(pod.ended)));
+    let names = gone.iter().map(|pod| pod.name.as_str());
+    gate::name_pods(names.take(lost.len()), lost.len())
 }
 
 fn end(pass: &Pass<'_>, report: &Report, status: &mut MpiJobStatus, plan: &mut Plan) {

@@ -28,14 +28,13 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
     }
     match pass.launcher_job() {
         Some(job) => {
-            let released = job.started
-                || job.failed > 0
-                || !job.suspend
+            let released = job.ran()
+                || !job.held()
                 || job.annotations.contains_key(names::RELEASED_ANNOTATION);
             let marked = job.annotations.contains_key(names::ENDED_ANNOTATION);
             let edited = job.annotations.get(names::CONTENT_ANNOTATION)
                 != Some(&build::launcher_job::digest(&pass.context()));
-            if released && (!marked || !job.suspend) {
+            if released && (!marked || !job.held()) {
                 let mut marks = Map::new();
                 marks.insert(names::ENDED_ANNOTATION.to_owned(), json!("true"));
                 plan.actions.push(Action::Patch {
@@ -45,7 +44,7 @@ pub fn suspended(pass: &Pass<'_>, plan: &mut Plan, report: &mut Report) {
                         &job.uid,
                         &job.resource_version,
                         marks.into(),
-                        json!({ "suspend": true }),
+                        launcher::closed(job),
                     ),
                 });
             } else if !released && edited && job.labelled {

@@ -24,7 +24,8 @@ pub fn label(pass: &Pass<'_>, plan: &mut Plan) {
         let annotations = &role.template["metadata"]["annotations"];
         ASKS.iter().any(|key| annotations[*key].is_string())
     });
-    if !asked {
+    // Numbers by age would move from pod to pod.
+    if !asked || pass.unindexed() {
         return;
     }
     // The launcher is 0 where it is a worker too.

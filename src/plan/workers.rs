@@ -8,7 +8,7 @@ use super::status::Report;
 use super::{Pass, back_off, build, children, launcher};
 use crate::action::{Action, ObjectKind, Plan};
 use crate::api::names;
-use crate::facts::observed::JobFacts;
+use crate::facts::observed::{JobFacts, Phase, PodFacts};
 
 /// A worker Job that ended is not replaced before it is this old, so that workers that end at once
 /// do not become a hot loop.
@@ -51,7 +51,12 @@ pub fn ensure(pass: &Pass<'_>, files_told: bool, plan: &mut Plan, report: &mut R
     if job.annotations.get(names::CONTENT_ANNOTATION) != Some(&digest) {
         report.template_ignored.push("worker");
     }
+    make_room(pass, job, plan);
     match &pass.scale_in {
+        // Their numbers move when one of them goes, so the Job controller chooses.
+        ScaleIn::Nobody if pass.unindexed() && wanted(pass) < job.parallelism => {
+            patch(job, json!({ "parallelism": wanted(pass) }), plan);
+        }
         ScaleIn::Nobody => grow(pass, job, plan, report),
         ScaleIn::Asks(nodes) => ask(pass, nodes, plan),
         // Once it is on record, the next pass acts.
@@ -60,6 +65,25 @@ pub fn ensure(pass: &Pass<'_>, files_told: bool, plan: &mut Plan, report: &mut R
         ScaleIn::Leaves(victims) if files_told => shrink(pass, job, victims, plan),
         // The files are written a moment later, and then the workers leave.
         ScaleIn::Leaves(_) => {}
+    }
+}
+
+/// Without indexes a worker that ended with 0 counts as one completion for as long as its pod is
+/// there. Once no headroom is left, those pods go, so that others come in their place.
+fn make_room(pass: &Pass<'_>, job: &JobFacts, plan: &mut Plan) {
+    let room = job.completions.saturating_sub(job.parallelism);
+    let done: Vec<&PodFacts> = pass
+        .observed
+        .workers
+        .iter()
+        .map(|pod| &**pod)
+        .filter(|pod| pod.owner == job.uid && pod.phase == Phase::Succeeded)
+        .collect();
+    if job.indexed || i64::from(room) >= done.len() as i64 {
+        return;
+    }
+    for pod in done.into_iter().filter(|pod| pod.deleted.is_none()) {
+        plan.background.push(super::delete_pod(pod, false));
     }
 }
 

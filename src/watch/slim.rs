@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -18,7 +19,7 @@ use crate::api::mpijob::MpiJobStatus;
 use crate::api::names;
 use crate::facts::index::{ChildKind, Object};
 use crate::facts::observed::{
-    ChildFacts, JobFacts, JobObject, NodeFacts, Phase, PodFacts, Trouble, TroubleKind,
+    ChildFacts, JobFacts, JobObject, Kept, NodeFacts, Phase, PodFacts, Trouble, TroubleKind,
 };
 
 /// Name of this operator as field manager.
@@ -121,6 +122,7 @@ slim!(SlimJob, "batch", "v1", "Job", "jobs");
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimJobSpec {
+    completion_mode: Option<String>,
     suspend: Option<bool>,
     parallelism: Option<i32>,
     completions: Option<i32>,
@@ -194,9 +196,19 @@ struct SlimPodStatus {
     phase: Option<String>,
     reason: Option<String>,
     message: Option<String>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
+    #[serde(rename = "podIPs")]
+    pod_ips: Option<Vec<SlimPodIp>>,
     conditions: Option<Vec<SlimCondition>>,
     init_container_statuses: Option<Vec<SlimContainerStatus>>,
     container_statuses: Option<Vec<SlimContainerStatus>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct SlimPodIp {
+    ip: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -392,6 +404,11 @@ impl SlimJob {
                 .metadata
                 .labels
                 .and_then(|mut labels| labels.remove(names::RUN_LABEL)),
+            kept: Kept {
+                suspend: self.spec.suspend.is_some(),
+                completion_mode: self.spec.completion_mode.is_some(),
+            },
+            indexed: self.spec.completion_mode.as_deref() == Some("Indexed"),
             suspend: self.spec.suspend.unwrap_or(false),
             parallelism: self.spec.parallelism.unwrap_or(1),
             completions: self.spec.completions.unwrap_or(1),
@@ -399,7 +416,7 @@ impl SlimJob {
             deadline_seconds: self.spec.active_deadline_seconds,
             ttl_seconds: self.spec.ttl_seconds_after_finished,
             failed: self.status.failed.unwrap_or(0),
-            started: self.status.start_time.is_some(),
+            started: self.status.start_time.map(|time| time.0),
         };
         Some(Object::Job {
             namespace: self.metadata.namespace.unwrap_or_default(),
@@ -484,6 +501,7 @@ impl SlimPod {
                 .unwrap_or_default()
                 .to_owned(),
             index,
+            ip: self.address(),
             ranked: label(metadata, names::REPLICA_INDEX_LABEL).is_some(),
             launcher,
             run: label(metadata, names::RUN_LABEL).map(str::to_owned),
@@ -522,6 +540,14 @@ impl SlimPod {
             reason,
             message: self.status.message.clone(),
         }))
+    }
+
+    /// An IPv6 address cannot stand in a hostfile whose lines end in `:<slots>`, so IPv4 goes first.
+    fn address(&self) -> Option<IpAddr> {
+        let all = self.status.pod_ips.as_deref().unwrap_or_default();
+        let mut all = all.iter().filter_map(|entry| entry.ip.parse().ok());
+        all.find(IpAddr::is_ipv4)
+            .or_else(|| self.status.pod_ip.as_deref()?.parse().ok())
     }
 
     /// The first thing, in the order of a pod's start, that keeps it from being Ready.
@@ -665,4 +691,75 @@ pub fn child_object(kind: ChildKind, metadata: ObjectMeta) -> Option<Object> {
         name: metadata.name?,
         facts,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test stops at the first surprise"
+    )]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(spec: Value) -> JobFacts {
+        let owner = json!({ "uid": "u", "name": "pi", "controller": true });
+        let job = json!({
+            "metadata": { "name": "pi-worker", "uid": "j", "ownerReferences": [owner] },
+            "spec": spec,
+        });
+        match serde_json::from_value::<SlimJob>(job)
+            .unwrap()
+            .into_object()
+        {
+            Some(Object::Job { facts, .. }) => facts,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ip(status: Value) -> Option<String> {
+        let pod = json!({ "metadata": { "name": "p", "uid": "p" }, "status": status });
+        match serde_json::from_value::<SlimPod>(pod)
+            .unwrap()
+            .into_object()
+        {
+            Some(Object::Pod(pod)) => pod.ip.map(|ip| ip.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_job_tells_which_fields_its_server_kept() {
+        let old = job(json!({ "parallelism": 0, "completions": 10 }));
+        assert_eq!((old.kept, old.indexed), (Kept::default(), false));
+        assert!(old.held());
+        let both = Kept {
+            suspend: true,
+            completion_mode: true,
+        };
+        let plain = job(json!({ "suspend": false, "completionMode": "NonIndexed" }));
+        assert_eq!((plain.kept, plain.indexed), (both, false));
+        assert!(!plain.held());
+        let indexed = job(json!({ "suspend": true, "completionMode": "Indexed" }));
+        assert_eq!((indexed.kept, indexed.indexed), (both, true));
+        assert!(indexed.held());
+    }
+
+    #[test]
+    fn an_ipv4_address_of_a_pod_goes_before_its_ipv6_one() {
+        let both = json!([{ "ip": "fd00::1" }, { "ip": "10.0.0.1" }]);
+        assert_eq!(
+            ip(json!({ "podIP": "fd00::1", "podIPs": both })).as_deref(),
+            Some("10.0.0.1")
+        );
+        assert_eq!(
+            ip(json!({ "podIP": "fd00::1" })).as_deref(),
+            Some("fd00::1")
+        );
+        assert_eq!(ip(json!({ "podIP": "odd" })), None);
+        assert_eq!(ip(json!({})), None);
+    }
 }

@@ -58,6 +58,10 @@ impl World {
         object["metadata"]["namespace"] = json!("default");
         object["metadata"]["creationTimestamp"] = json!(time(self.now));
         object["metadata"]["generation"] = json!(1);
+        if kind == "Job" {
+            default_job(&mut object["spec"]);
+            self.drop_fields(&mut object["spec"]);
+        }
         self.store(kind, name, object);
     }
 
@@ -68,6 +72,13 @@ impl World {
             self.send(Change::Seen(Box::new(decoded)));
         }
         self.objects.insert((kind, name), object);
+    }
+
+    /// What the API server does not store.
+    pub(super) fn drop_fields(&self, spec: &mut Value) {
+        if let Some(spec) = spec.as_object_mut() {
+            spec.retain(|field, _| !self.drops.contains(&field.as_str()));
+        }
     }
 
     /// Changes an object; what stays the same costs no version.
@@ -113,6 +124,9 @@ impl World {
     /// `deletionTimestamp` after the grace period; a pod without node and finalizer is gone.
     pub fn mark_deleted(&mut self, name: &str, grace: i64) {
         let due = time(after(self.now, grace));
+        if self.old_controller && live(self.get("Pod", name)) {
+            self.unheard.insert(name.to_owned());
+        }
         self.change("Pod", name, |pod| {
             let metadata = &mut pod["metadata"];
             if metadata["deletionTimestamp"].is_null() || grace == 0 {
@@ -133,7 +147,7 @@ impl World {
     }
 
     /// A worker that goes because fewer are wanted: programs go on without it.
-    fn no_loss(&mut self, name: &str) {
+    pub(super) fn no_loss(&mut self, name: &str) {
         let id = uid(self.get("Pod", name));
         for attempt in self.tries.values_mut() {
             attempt.workers.remove(&id);
@@ -175,6 +189,7 @@ impl World {
         for name in jobs {
             self.sync(&name);
         }
+        self.unheard.clear();
     }
 
     fn collect_garbage(&mut self) {
@@ -199,6 +214,11 @@ impl World {
 
     fn sync(&mut self, name: &str) {
         let job = self.get("Job", name).clone();
+        if self.old_controller {
+            self.sync_old(name, &job);
+            self.time_to_live(name);
+            return;
+        }
         let id = uid(&job);
         let mut books = self.books.remove(&id).unwrap_or_default();
         self.sync_with(name, &job, &mut books);
@@ -324,6 +344,13 @@ impl World {
             }
         } else if indexed {
             self.scale_workers(name, job, books, &pods);
+        } else if job["spec"]["parallelism"] == 0 {
+            for pod in pods.clone() {
+                if live(self.get("Pod", &pod)) {
+                    self.mark_deleted(&pod, 30);
+                    self.strip(&pod);
+                }
+            }
         } else {
             let blocked = books
                 .failures
@@ -416,12 +443,21 @@ impl World {
         }
     }
 
-    fn create_launcher(&mut self, job: &Value) {
+    pub(super) fn create_launcher(&mut self, job: &Value) {
         let gated = self.get("MPIJob", "pi")["spec"]["launcherCreationPolicy"] != "AtStartup";
         let elastic = !self.get("MPIJob", "pi")["spec"]["elasticPolicy"].is_null();
+        // The Job controller of 1.21 replaces a pod that somebody deletes at once, before anybody
+        // can hold it.
+        let replaces = self.old_controller
+            && self
+                .role("launcher")
+                .iter()
+                .any(|pod| !live(self.get("Pod", pod)))
+            && !self.launchers().is_empty();
         if gated
             && !elastic
             && !self.blind
+            && !replaces
             && owner(job) == Some(super::UID)
             && self.ready_workers() < self.wanted()
         {
@@ -435,12 +471,12 @@ impl World {
         self.create_pod("pi-launcher", job, None);
     }
 
-    fn create_pod(&mut self, name: &str, job: &Value, index: Option<u32>) {
+    pub(super) fn create_pod(&mut self, name: &str, job: &Value, index: Option<u32>) {
         self.created += 1;
         let suffix = format!("{:05x}", self.created);
         let pod_name = match index {
-            Some(index) => format!("{name}-{index}-{suffix}"),
-            None => format!("{name}-{suffix}"),
+            Some(index) if !self.old_controller => format!("{name}-{index}-{suffix}"),
+            _ => format!("{name}-{suffix}"),
         };
         let template = &job["spec"]["template"];
         let mut pod = json!({
@@ -453,16 +489,21 @@ impl World {
         let metadata = &mut pod["metadata"];
         metadata["name"] = json!(pod_name);
         metadata["labels"]["job-name"] = json!(name);
-        metadata["finalizers"] = json!([names::TRACKING_FINALIZER]);
+        if !self.old_controller {
+            metadata["finalizers"] = json!([names::TRACKING_FINALIZER]);
+        }
         metadata["ownerReferences"] = json!([{
             "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid(job),
             "controller": true, "blockOwnerDeletion": true,
         }]);
-        if let Some(index) = index {
+        if let Some(index) = index.filter(|_| !self.old_controller) {
             metadata["annotations"][names::COMPLETION_INDEX_ANNOTATION] = json!(index.to_string());
         }
         self.insert("Pod", pod);
-        if index.is_none() {
+        if let Some(index) = index {
+            let id = uid(self.get("Pod", &pod_name));
+            self.places.insert(id, index);
+        } else {
             let id = uid(self.get("Pod", &pod_name));
             let attempt = self.tries.entry(id).or_default();
             attempt.name = pod_name;
@@ -497,6 +538,11 @@ impl World {
     fn run_pod(&mut self, name: &str, pod: &Value, scheduled: bool) {
         let at = time(self.now);
         if !pod["metadata"]["deletionTimestamp"].is_null() {
+            // The Job controller hears of a delete long before the containers have ended, and on its
+            // books of 1.21 that makes the difference.
+            if self.unheard.contains(name) {
+                return;
+            }
             if !terminal(pod) {
                 let code = if pod["status"]["phase"] == "Running" {
                     255
@@ -509,7 +555,7 @@ impl World {
             }
             return;
         }
-        let index = index_of(pod).filter(|_| is_worker(pod));
+        let index = self.place(pod).filter(|_| is_worker(pod));
         match pod["status"]["phase"].as_str() {
             Some("Pending") if !scheduled => {
                 if index.is_some_and(|index| self.script.unschedulable.contains(&index)) {
@@ -544,8 +590,10 @@ impl World {
             Some("Pending") => {
                 self.started.insert(uid(pod), self.now);
                 let is_ready = index.is_none();
+                let ip = address(&uid(pod));
                 self.change("Pod", name, |pod| {
                     pod["status"]["phase"] = json!("Running");
+                    pod["status"]["podIP"] = json!(ip);
                     pod["status"]["containerStatuses"] = json!([{
                         "name": "main", "ready": is_ready,
                         "state": { "running": { "startedAt": at } },
@@ -582,8 +630,18 @@ impl World {
 
     fn begin_try(&mut self, name: &str) {
         let id = uid(self.get("Pod", name));
-        let workers: BTreeSet<String> = self
-            .workers()
+        let mut workers = self.workers();
+        if self.old_controller {
+            // A retry that nobody could hold knows the workers of the hostfile alone.
+            let data = &self.get("ConfigMap", "pi-config")["data"]["hostfile"];
+            let hostfile = data.as_str().unwrap_or_default().to_owned();
+            let known: Vec<&str> = hostfile.split_whitespace().collect();
+            workers.retain(|name| {
+                let ip = self.get("Pod", name)["status"]["podIP"].as_str();
+                ip.is_some_and(|ip| known.contains(&ip))
+            });
+        }
+        let workers: BTreeSet<String> = workers
             .iter()
             .map(|name| uid(self.get("Pod", name)))
             .collect();
@@ -665,13 +723,13 @@ impl World {
     }
 }
 
-fn past_deadline(job: &Value, status: &Value, now: Timestamp) -> bool {
+pub(super) fn past_deadline(job: &Value, status: &Value, now: Timestamp) -> bool {
     let started = parse(&status["startTime"]);
     let deadline = job["spec"]["activeDeadlineSeconds"].as_i64();
     matches!((started, deadline), (Some(at), Some(seconds)) if after(at, seconds) <= now)
 }
 
-fn is_worker(pod: &Value) -> bool {
+pub(super) fn is_worker(pod: &Value) -> bool {
     pod["metadata"]["labels"][names::JOB_ROLE_LABEL] == names::ROLE_WORKER
 }
 
@@ -685,10 +743,36 @@ fn tracked(pod: &Value) -> bool {
     finalizers.is_some_and(|all| all.iter().any(|f| f == names::TRACKING_FINALIZER))
 }
 
-fn condition_time(object: &Value, type_: &str) -> Option<Timestamp> {
+pub(super) fn condition_time(object: &Value, type_: &str) -> Option<Timestamp> {
     let conditions = object["status"]["conditions"].as_array()?;
     let condition = conditions.iter().find(|c| c["type"] == type_)?;
     parse(&condition["lastTransitionTime"])
+}
+
+/// What every API server fills in since 1.22.
+fn default_job(spec: &mut Value) {
+    if spec["parallelism"].is_null() && spec["completions"].is_null() {
+        spec["completions"] = json!(1);
+    }
+    let defaults = [
+        ("parallelism", json!(1)),
+        ("completionMode", json!("NonIndexed")),
+        ("suspend", json!(false)),
+    ];
+    for (field, value) in defaults {
+        if spec[field].is_null() {
+            spec[field] = value;
+        }
+    }
+}
+
+/// An address that no other pod has.
+fn address(uid: &str) -> String {
+    let number = uid
+        .get(24..)
+        .and_then(|text| u32::from_str_radix(text, 16).ok());
+    let number = number.unwrap_or(0);
+    format!("10.0.{}.{}", number / 250, number % 250 + 1)
 }
 
 /// Sets a condition of an object's status.

@@ -14,6 +14,7 @@
 )]
 
 pub mod cluster;
+pub mod old;
 pub mod operator;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -130,6 +131,10 @@ pub struct World {
     pub lag: i64,
     /// The Job controller acts before the operator in a tick.
     pub controller_first: bool,
+    /// Fields of a Job's spec that the API server drops.
+    pub drops: &'static [&'static str],
+    /// The Job controller is that of Kubernetes 1.21: see [`old`].
+    pub old_controller: bool,
     /// Writes of the operator, oldest first.
     pub log: Vec<Entry>,
     /// Events of the operator, oldest first.
@@ -153,6 +158,8 @@ pub struct World {
     created: u64,
     books: HashMap<String, cluster::Books>,
     started: HashMap<String, Timestamp>,
+    places: HashMap<String, u32>,
+    unheard: BTreeSet<String>,
     job_warnings: HashMap<String, Vec<JobWarning>>,
     ended: Option<(String, Option<String>)>,
     /// The operator was down, or its view late, at some time.
@@ -234,6 +241,8 @@ impl World {
             up: true,
             lag: 0,
             controller_first: false,
+            drops: &[],
+            old_controller: false,
             log: Vec::new(),
             events: Vec::new(),
             tries: BTreeMap::new(),
@@ -250,12 +259,20 @@ impl World {
             created: 1,
             books: HashMap::new(),
             started: HashMap::new(),
+            places: HashMap::new(),
+            unheard: BTreeSet::new(),
             job_warnings: HashMap::new(),
             ended: None,
             blind: false,
         };
         world.restart_operator();
         world
+    }
+
+    /// From now on the cluster is Kubernetes 1.21 with default gates.
+    pub fn make_old(&mut self) {
+        self.drops = &old::DROPS;
+        self.old_controller = true;
     }
 
     /// The user creates the MPIJob.
@@ -539,7 +556,7 @@ impl World {
         let mut indexes: Vec<u32> = self
             .workers()
             .iter()
-            .filter_map(|name| index_of(self.get("Pod", name)))
+            .filter_map(|name| self.place(self.get("Pod", name)))
             .collect();
         indexes.sort_unstable();
         indexes
@@ -549,7 +566,13 @@ impl World {
     pub fn worker(&self, index: u32) -> Option<String> {
         self.workers()
             .into_iter()
-            .find(|name| index_of(self.get("Pod", name)) == Some(index))
+            .find(|name| self.place(self.get("Pod", name)) == Some(index))
+    }
+
+    /// The completion index of a worker pod; on an old server the place that this world gave it, by
+    /// which scripts and tests name it.
+    pub fn place(&self, pod: &Value) -> Option<u32> {
+        index_of(pod).or_else(|| self.places.get(&uid(pod)).copied())
     }
 
     /// UID of the live worker pod of each index.
@@ -626,7 +649,9 @@ impl World {
             let node = self.get("Pod", name)["spec"]["nodeName"].as_str();
             node.is_none_or(|node| self.nodes.get(node).is_none_or(|n| n.0 == Node::Ready))
         };
-        let running = self.launchers();
+        let mut running = self.launchers();
+        // Without podReplacementPolicy the Job controller itself puts one beside a pod that goes.
+        running.retain(|name| !self.old_controller || live(self.get("Pod", name)));
         let count = running.iter().filter(reachable).count();
         if count > 1 {
             let text = format!("{} two launcher pods: {running:?}", self.now);

@@ -588,7 +588,10 @@ impl World {
                 return Answer::Stale;
             }
         }
-        let body = body.clone();
+        let mut body = body.clone();
+        if let Some(spec) = body.get_mut("spec").filter(|_| kind == "Job") {
+            self.drop_fields(spec);
+        }
         self.change(kind, name, |object| {
             merge(object, &body);
             let field = match kind {

@@ -39,6 +39,8 @@ const MODE_READ_RUN: u32 = 0o555;
 pub struct LauncherParams {
     /// The gate is closed.
     pub suspend: bool,
+    /// It is not known that the API server keeps `suspend`: parallelism 0 holds the Job as well.
+    pub pause: bool,
     /// Tries that are left; None leaves it to the Job API.
     pub backoff_limit: Option<i32>,
     /// Seconds that are left.
@@ -57,6 +59,11 @@ pub fn launcher_job(ctx: &BuildContext, params: &LauncherParams) -> Value {
 
     let mut spec = Object::new();
     spec.insert("suspend".to_owned(), json!(params.suspend));
+    if params.pause {
+        spec.insert("parallelism".to_owned(), json!(0));
+        // The default of 1 is only given where neither is set.
+        spec.insert("completions".to_owned(), json!(1));
+    }
     if let Some(limit) = params.backoff_limit {
         spec.insert("backoffLimit".to_owned(), json!(limit));
     }

@@ -79,6 +79,7 @@ fn with_settings<T>(
 }
 
 const HELD: LauncherParams = LauncherParams {
+    pause: false,
     suspend: true,
     backoff_limit: None,
     active_deadline_seconds: None,
