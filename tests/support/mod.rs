@@ -130,6 +130,9 @@ pub struct World {
     pub lag: i64,
     /// The Job controller acts before the operator in a tick.
     pub controller_first: bool,
+    /// The Job controller hears of a deletion one tick late, as its view of pods may lag behind that
+    /// of Jobs.
+    pub late_controller: bool,
     /// Writes of the operator, oldest first.
     pub log: Vec<Entry>,
     /// Events of the operator, oldest first.
@@ -234,6 +237,7 @@ impl World {
             up: true,
             lag: 0,
             controller_first: false,
+            late_controller: true,
             log: Vec::new(),
             events: Vec::new(),
             tries: BTreeMap::new(),
