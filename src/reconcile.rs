@@ -399,6 +399,7 @@ fn note_write(index: &mut Index, key: &Key, action: &Action, now: Timestamp) {
     let (kind, body) = match action {
         Action::Patch { kind, body, .. } => (*kind, Some(body)),
         Action::ReplaceConfigMap { .. } => (ObjectKind::ConfigMap, None),
+        Action::DeletePod { uid, .. } => return index.removed(key, uid, now),
         _ => return,
     };
     if kind == ObjectKind::ConfigMap {

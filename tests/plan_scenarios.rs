@@ -705,6 +705,7 @@ fn a_shrink_retires_deletes_and_lowers_parallelism_in_this_order() {
     world.advance(3);
     let before = world.log.len();
     world.scale(2);
+    world.advance(4);
     let steps: Vec<&str> = world.log[before..]
         .iter()
         .filter_map(|entry| match entry.action.as_ref()? {

@@ -142,6 +142,9 @@ fn play(steps: &[Step]) {
                 }
                 changes.extend(&named);
                 let names: Vec<String> = named.iter().map(|i| format!("pi-worker-{i}")).collect();
+                // The same list twice would not act again.
+                world.edit(json!({ "elasticPolicy": { "removeFirst": null } }));
+                world.advance(1);
                 world.up = late == 0;
                 world.edit(json!({
                     "elasticPolicy": { "removeFirst": names },

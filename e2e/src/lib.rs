@@ -17,12 +17,14 @@
 //! reading order: [`cluster`] finds the cluster and its tools, [`namespace`] isolates a test and
 //! tells what happened when it fails, [`history`] keeps every change of the namespace's objects in
 //! the order in which the API server made them, [`wait`] asks questions of that history,
-//! [`mpi`] builds MPIJobs and reads their status, [`operator`] changes the operator's own Deployment
-//! for a while, and [`server`] tells what the Kubernetes release lacks.
+//! [`mpi`] builds MPIJobs and reads their status, [`elastic`] those that shrink and grow,
+//! [`operator`] changes the operator's own Deployment for a while, and [`server`] tells what the
+//! Kubernetes release lacks.
 //!
 //! The operator's crate is absent on purpose: nothing here is known that a user could not see.
 
 pub mod cluster;
+pub mod elastic;
 pub mod history;
 pub mod mpi;
 pub mod namespace;

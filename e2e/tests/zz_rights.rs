@@ -39,7 +39,12 @@ const UNUSED: [(&str, &str, &str, &str); 9] = [
     ("get", "batch", "jobs", "only jobs of the Go operator"),
     ("get", "", "services", "only if a name is taken"),
     ("get", "", "configmaps", "only if a name is taken"),
-    ("get", "", "nodes", "only if a pod is stuck on a lost node"),
+    (
+        "get",
+        "",
+        "nodes",
+        "only if a pod is stuck on a lost node, or a shrink names nobody",
+    ),
     (
         "get",
         "scheduling.k8s.io",

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::observed::{
     ChildFacts, JobFacts, JobObject, JobWarning, Kept, Memory, NodeFacts, Observed, PodFacts,
-    Refusal,
+    Refusal, Removed,
 };
 use crate::api::names;
 
@@ -612,6 +612,22 @@ impl Index {
                 });
             }
         }
+    }
+
+    /// The pod with this UID was deleted by this process.
+    pub fn removed(&mut self, key: &Key, uid: &str, now: Timestamp) {
+        let worker = self.pods.get(uid).filter(|pod| !pod.launcher);
+        let Some(index) = worker.and_then(|pod| pod.index) else {
+            return;
+        };
+        let uid = uid.to_owned();
+        self.remember(key, |memory| {
+            memory.removed = Some(Removed {
+                uid,
+                index,
+                at: now,
+            });
+        });
     }
 
     /// The Secret of the MPIJob is there and its own.

@@ -78,8 +78,21 @@ pub struct Memory {
     pub priorities: Option<(i32, i32)>,
     /// When this process first saw the present `metadata.generation` of the MPIJob.
     pub edited: Option<Timestamp>,
+    /// The worker pod that was deleted last.
+    pub removed: Option<Removed>,
     /// Versions of Services and ConfigMaps, by UID, whose edits by others were answered.
     pub answered: BTreeMap<String, u64>,
+}
+
+/// A worker pod that this process deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    /// Its UID.
+    pub uid: String,
+    /// Its completion index.
+    pub index: u32,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// [`Refusal::code`] of a name that a child of an earlier MPIJob of the same name still has. Garbage

@@ -2,14 +2,21 @@
 //!
 //! Remember first, act in the next pass: who leaves is put on the MPIJob
 //! ([`ScaleInStatus`]), and only a later pass, which sees that, touches anybody. A crash at any
-//! moment therefore removes the same workers. The Job controller, which knows nothing of it, may
-//! meanwhile have created a removed worker again, or another one in its place (the lowest free
-//! index); both are younger than the record and go as well.
+//! moment therefore removes the same workers.
+//!
+//! The Job controller must not choose who goes. When parallelism is lowered it removes as many pods
+//! as are too many *by its view*, which may lag behind: lowered right after the deletes, it was seen
+//! to remove other workers, because it did not know of the deletes yet. So parallelism is lowered
+//! when the Job controller has shown that it knows them, by creating a removed worker again, or
+//! another one in its place (the lowest free index). Those are younger than the record, and the first
+//! to go by its own rule: not Ready, or Ready since the shortest time. Deletes go from the highest
+//! index down, so that the last of them is the first place to be filled; few pods are created in
+//! vain, however many leave.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::status::rfc3339;
@@ -20,6 +27,10 @@ use crate::facts::observed::PodFacts;
 /// Nodes that are asked for one shrink. Beyond that many, the workers that would leave first anyway
 /// are looked at.
 const MOST_NODES: usize = 100;
+
+/// A Job controller that has not filled up for this long after the deletes cannot (a quota), and
+/// knows of them by then.
+const FILL_PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// A worker that may have to leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,15 +76,30 @@ pub enum ScaleIn {
     Asks(Vec<String>),
     /// These leave, but that is not on record yet.
     Decided(Vec<u32>),
-    /// These leave, once the workers `unready`, which stay, are Ready.
-    Waits {
-        /// Who leaves, ascending.
+    /// Nobody leaves before these workers, which stay, are Ready.
+    Waits(Vec<u32>),
+    /// These leave now.
+    Leaves {
+        /// Who leaves, and who came in place of one that left, ascending.
         victims: Vec<u32>,
-        /// Who has to be Ready first, ascending.
-        unready: Vec<u32>,
+        /// What is to be done about it.
+        step: Step,
     },
-    /// These leave now, ascending.
-    Leaves(Vec<u32>),
+}
+
+/// One step on the way out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// These are deleted, in this order.
+    Delete(Vec<u32>),
+    /// The Job controller is about to fill up; until then, at most, it is waited for.
+    Fill(Timestamp),
+    /// These workers, which stay, have to be Ready before parallelism is lowered.
+    Wait(Vec<u32>),
+    /// Parallelism is lowered.
+    Lower,
+    /// The Job controller removes what it filled up with.
+    Settle,
 }
 
 impl ScaleIn {
@@ -81,7 +107,7 @@ impl ScaleIn {
     #[must_use]
     pub fn leaving(&self) -> &[u32] {
         match self {
-            Self::Leaves(victims) => victims,
+            Self::Leaves { victims, .. } => victims,
             _ => &[],
         }
     }
@@ -134,7 +160,12 @@ impl Record {
     /// Whether `leaving` still holds. Another `removeFirst` is another wish, but what has begun is
     /// brought to its end.
     fn holds(&self, pass: &Pass<'_>) -> bool {
-        self.current || self.leaving.iter().any(|index| self.went(pass, *index))
+        self.current || self.begun(pass)
+    }
+
+    /// Whether a worker of `leaving` is gone already.
+    fn begun(&self, pass: &Pass<'_>) -> bool {
+        self.leaving.iter().any(|index| self.went(pass, *index))
     }
 
     /// Place of worker `index` in `removeFirst`, unless that name has acted.
@@ -162,11 +193,12 @@ pub fn decide(pass: &Pass<'_>) -> ScaleIn {
     };
     let wanted = pass.job.workers as usize;
     let present = usize::try_from(job.parallelism).unwrap_or(0);
-    if wanted == 0 || present <= wanted || job.complete || job.failure.is_some() {
+    let record = Record::of(pass);
+    let holds = record.holds(pass) && !record.leaving.is_empty();
+    let lowered = present == wanted && holds && pass.workers.live.len() > wanted;
+    if wanted == 0 || job.complete || job.failure.is_some() || (present <= wanted && !lowered) {
         return ScaleIn::Nobody;
     }
-    let record = Record::of(pass);
-    let holds = record.holds(pass);
     let there = pass.workers.expected(present, &[]);
     let leave = there.len() - wanted;
     let candidate = |index: u32| {
@@ -184,23 +216,29 @@ pub fn decide(pass: &Pass<'_>) -> ScaleIn {
         }
     };
     // Those on record first, then what came in place of one of them.
-    let rank = |index: &u32| {
-        let came = pass
-            .workers
-            .live
-            .get(index)
-            .is_none_or(|p| record.younger(p));
-        match (holds && !record.leaving.is_empty(), came) {
-            (true, _) if record.leaving.contains(index) => 0,
-            (true, true) => 1,
-            _ => 2,
-        }
+    let rank = |index: &u32| match holds {
+        true if record.leaving.contains(index) => 0,
+        true if record.went(pass, *index) => 1,
+        _ => 2,
     };
     let mut order: Vec<(u8, Candidate)> = there
         .iter()
         .map(|index| (rank(index), candidate(*index)))
         .collect();
     order.sort_by_cached_key(|(rank, candidate)| (*rank, candidate.key()));
+    let on_record = order.iter().take(leave).all(|(rank, _)| *rank < 2);
+    if lowered {
+        let mut victims: Vec<u32> = order.iter().take(leave).map(|(_, c)| c.index).collect();
+        victims.sort_unstable();
+        // Somebody else went, so all that is left stays.
+        return match on_record {
+            true => ScaleIn::Leaves {
+                victims,
+                step: Step::Settle,
+            },
+            false => ScaleIn::Nobody,
+        };
+    }
     let settled = order
         .iter()
         .take_while(|(rank, c)| *rank < 2 || c.named.is_some() || !c.placed)
@@ -211,24 +249,70 @@ pub fn decide(pass: &Pass<'_>) -> ScaleIn {
             return ScaleIn::Asks(ask);
         }
     }
-    let on_record = order.iter().take(leave).all(|(rank, _)| *rank < 2);
     let mut victims: Vec<u32> = order.iter().take(leave).map(|(_, c)| c.index).collect();
     victims.sort_unstable();
     if !on_record {
         return ScaleIn::Decided(victims);
     }
-    // While a worker that stays is not Ready, the Job controller might remove that one instead, if
-    // a removed one came back before parallelism was lowered.
-    let unready: Vec<u32> = there
-        .into_iter()
-        .filter(|index| !victims.contains(index))
-        .filter(|index| pass.workers.ready.binary_search(index).is_err())
-        .collect();
-    let deletes = victims.iter().any(|i| pass.workers.live.contains_key(i));
-    if deletes && !unready.is_empty() {
-        return ScaleIn::Waits { victims, unready };
+    let stay = there.into_iter().filter(|index| !victims.contains(index));
+    let stay: Vec<u32> = stay.collect();
+    let step = step(pass, &record, &victims, &stay);
+    match step {
+        Step::Wait(unready) if !record.begun(pass) => ScaleIn::Waits(unready),
+        step => ScaleIn::Leaves { victims, step },
     }
-    ScaleIn::Leaves(victims)
+}
+
+/// What is to be done about workers whose leave is on record.
+fn step(pass: &Pass<'_>, record: &Record, victims: &[u32], stay: &[u32]) -> Step {
+    let live = &pass.workers.live;
+    let there = victims.iter().rev().copied();
+    let there: Vec<u32> = there.filter(|index| live.contains_key(index)).collect();
+    let old = |index: &u32| live.get(index).is_some_and(|pod| !record.younger(pod));
+    let old = there.iter().any(old);
+    // While a worker that stays is not Ready, the Job controller would remove that one, or create a
+    // removed one again instead.
+    let unready = |index: &u32| pass.workers.ready.binary_search(index).is_err();
+    let unready: Vec<u32> = stay.iter().copied().filter(unready).collect();
+    if !unready.is_empty() && (old || live.len() > stay.len()) {
+        return Step::Wait(unready);
+    }
+    if old || !goes_first(pass, &there, stay) {
+        return Step::Delete(there);
+    }
+    fills_until(pass, victims).map_or(Step::Lower, Step::Fill)
+}
+
+/// Whether the Job controller would remove these before those that stay, if all those are Ready.
+fn goes_first(pass: &Pass<'_>, victims: &[u32], stay: &[u32]) -> bool {
+    let pod = |index: &u32| pass.workers.live.get(index).copied();
+    let last = stay.iter().filter_map(pod).filter_map(|p| p.ready_changed);
+    let last = last.max();
+    let mut victims = victims.iter().filter_map(pod);
+    victims.all(|pod| !pod.ready || pod.ready_changed >= last)
+}
+
+/// Until when the Job controller is given time to fill up; None once it has, as far as it takes to
+/// know that it knows of all deletes, or once the time is over.
+fn fills_until(pass: &Pass<'_>, victims: &[u32]) -> Option<Timestamp> {
+    let live = &pass.workers.live;
+    let last = pass.observed.memory.removed.as_ref();
+    // Deletes reach the Job controller in their order.
+    let answered = last.is_some_and(|last| {
+        let again = live.get(&last.index).is_some_and(|pod| pod.uid != last.uid);
+        again && victims.contains(&last.index)
+    });
+    if answered || victims.iter().all(|index| live.contains_key(index)) {
+        return None;
+    }
+    let pods = pass.observed.workers.iter();
+    let since = pods
+        .filter_map(|pod| pod.deleted.or(pod.ended))
+        .chain(last.map(|last| last.at))
+        .chain(pass.observed.memory.edited)
+        .max();
+    let until = super::after(since.unwrap_or(pass.now), FILL_PATIENCE);
+    (until > pass.now).then_some(until)
 }
 
 /// The nodes of these workers, in this order, that were not asked since the job was last edited:

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::scale_in::ScaleIn;
+use super::scale_in::{ScaleIn, Step};
 use super::status::Report;
 use super::{Pass, back_off, build, children, launcher};
 use crate::action::{Action, ObjectKind, Plan};
@@ -61,10 +61,16 @@ pub fn ensure(pass: &Pass<'_>, files_told: bool, plan: &mut Plan, report: &mut R
         ScaleIn::Asks(nodes) => ask(pass, nodes, plan),
         // Once it is on record, the next pass acts.
         ScaleIn::Decided(_) => {}
-        ScaleIn::Waits { unready, .. } => report.shrink_waits.clone_from(unready),
-        ScaleIn::Leaves(victims) if files_told => shrink(pass, job, victims, plan),
-        // The files are written a moment later, and then the workers leave.
-        ScaleIn::Leaves(_) => {}
+        ScaleIn::Waits(unready) => report.shrink_waits.clone_from(unready),
+        ScaleIn::Leaves { victims, step } => match step {
+            Step::Delete(pods) if files_told => remove(pass, victims, pods, plan),
+            // The files are written a moment later, and then the workers leave.
+            Step::Delete(_) => {}
+            Step::Fill(until) => plan.look_at(*until),
+            Step::Wait(unready) => report.shrink_waits.clone_from(unready),
+            Step::Lower => patch(job, json!({ "parallelism": wanted(pass) }), plan),
+            Step::Settle => {}
+        },
     }
 }
 
@@ -138,18 +144,14 @@ fn ask(pass: &Pass<'_>, nodes: &[String], plan: &mut Plan) {
     plan.look_at(super::after(pass.now, SignedDuration::from_secs(5)));
 }
 
-/// Retire, delete, lower parallelism, back to back: a removed worker that the Job controller
-/// creates again before parallelism is lower would be removed by a rule of its own. That would
-/// change the Job, whose version the patch carries.
-fn shrink(pass: &Pass<'_>, job: &JobFacts, victims: &[u32], plan: &mut Plan) {
+fn remove(pass: &Pass<'_>, victims: &[u32], pods: &[u32], plan: &mut Plan) {
     launcher::give_up(pass, victims, plan);
-    for pod in victims.iter().filter_map(|i| pass.workers.live.get(i)) {
+    for pod in pods.iter().filter_map(|i| pass.workers.live.get(i)) {
         if pod.tracked {
             plan.actions.push(super::retire_pod(pod));
         }
         plan.actions.push(super::delete_pod(pod, false));
     }
-    patch(job, json!({ "parallelism": wanted(pass) }), plan);
 }
 
 fn wanted(pass: &Pass<'_>) -> i32 {

@@ -393,11 +393,15 @@ impl World {
         let parallelism = job["spec"]["parallelism"].as_u64().unwrap_or(1);
         let left = u64::from(completions) - books.completed.len() as u64;
         let wanted = usize::try_from(parallelism.min(left)).unwrap();
-        let mut active: Vec<String> = pods
-            .iter()
-            .filter(|pod| live(self.get("Pod", pod)))
-            .cloned()
-            .collect();
+        let seen = |pod: &&String| {
+            let pod = self.get("Pod", pod);
+            let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_i64();
+            let marked = parse(&pod["metadata"]["deletionTimestamp"])
+                .zip(grace)
+                .map(|(due, grace)| after(due, -grace));
+            live(pod) || (self.late_controller && !terminal(pod) && marked == Some(self.now))
+        };
+        let mut active: Vec<String> = pods.iter().filter(seen).cloned().collect();
         if active.len() > wanted {
             active.sort_by_key(|name| {
                 let pod = self.get("Pod", name);

@@ -135,6 +135,9 @@ pub struct World {
     pub drops: &'static [&'static str],
     /// The Job controller is that of Kubernetes 1.21: see [`old`].
     pub old_controller: bool,
+    /// The Job controller hears of a deletion one tick late, as its view of pods may lag behind that
+    /// of Jobs.
+    pub late_controller: bool,
     /// Writes of the operator, oldest first.
     pub log: Vec<Entry>,
     /// Events of the operator, oldest first.
@@ -243,6 +246,7 @@ impl World {
             controller_first: false,
             drops: &[],
             old_controller: false,
+            late_controller: true,
             log: Vec::new(),
             events: Vec::new(),
             tries: BTreeMap::new(),

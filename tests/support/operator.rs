@@ -355,6 +355,7 @@ impl World {
         let (kind, body) = match action {
             Action::Patch { kind, body, .. } => (*kind, Some(body)),
             Action::ReplaceConfigMap { .. } => (ObjectKind::ConfigMap, None),
+            Action::DeletePod { uid, .. } => return self.index.removed(&key, uid, now),
             _ => return,
         };
         if kind == ObjectKind::ConfigMap {
