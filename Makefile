@@ -52,7 +52,7 @@ unit: ## the tests that need no cluster, of the operator and of the kubectl plug
 # KUBERNETES reaches the script: variables of the command line of make are in its environment.
 e2e: ## the end-to-end tests (KUBERNETES=1.22: on that release; FILTER=suspend: only such)
 	@hack/e2e.sh $(FILTER)
-e2e-versions: ## a few of them on the oldest and the newest release
+e2e-versions: ## a few of them on the newest release
 	@hack/e2e-versions.sh
 crd: ## write the CRD manifests from the types
 	@hack/crd.sh write
