@@ -2119,6 +2119,11 @@ fn without_indexed_jobs_a_launcher_that_starts_at_once_waits_all_the_same() {
         }
         world.advance(30);
         assert_eq!(world.tries.len(), 0, "{known}\n{}", world.describe());
+        let jobs = launcher_jobs(&world);
+        assert!(!jobs.is_empty());
+        for job in jobs {
+            assert_eq!(job["spec"]["parallelism"], 0, "{known}: {job}");
+        }
         world.script.unready.clear();
         start(&mut world);
         names_the_live_workers(&world);
@@ -2402,6 +2407,25 @@ fn without_indexed_jobs_a_job_shrinks_and_grows() {
     assert_eq!(world.ready_workers(), 5);
     names_the_live_workers(&world);
     assert_eq!(world.tries.len(), 1);
+    end_try(&mut world, 0);
+    finish(&mut world);
+    assert!(world.is("Succeeded"), "{}", world.describe());
+}
+
+#[test]
+fn without_indexed_jobs_more_workers_are_no_loss_for_the_try_that_runs() {
+    let mut world = on_old_server(
+        2,
+        json!({ "runPolicy": { "workerLossPolicy": "RestartLauncher" } }),
+    );
+    world.script.then = (1000, 0);
+    start(&mut world);
+    world.advance(5);
+    world.scale(3);
+    world.advance(60);
+    assert_eq!(world.ready_workers(), 3);
+    assert_eq!(world.tries.len(), 1, "{}", world.describe());
+    assert_eq!(world.condition("Degraded"), "True/IndexedJobUnavailable");
     end_try(&mut world, 0);
     finish(&mut world);
     assert!(world.is("Succeeded"), "{}", world.describe());
